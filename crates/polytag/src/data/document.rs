@@ -1,0 +1,51 @@
+//! Documents, with what they say and what they are labelled with.
+
+use crate::ids::LabelId;
+
+/// A document of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// Its id, unique in its split.
+    pub id: String,
+    /// Its title, where it has one.
+    pub title: Option<String>,
+    /// Its text.
+    pub text: String,
+    /// Its labels in ascending order, each once. `None`: nobody labelled it, which is not the same
+    /// as being labelled with nothing.
+    pub labels: Option<Vec<LabelId>>,
+}
+
+impl Document {
+    /// What the document says.
+    pub fn passage(&self) -> Passage<'_> {
+        Passage { title: self.title.as_deref(), text: &self.text }
+    }
+
+    /// Its labels; empty where nobody labelled it.
+    pub fn gold(&self) -> &[LabelId] {
+        self.labels.as_deref().unwrap_or_default()
+    }
+}
+
+/// What there is to tag: a text, and its title where it has one.
+///
+/// Title and text stay apart because methods weigh them differently.
+///
+/// ```
+/// let passage = polytag::data::Passage::from("Rules of the Transport Committee");
+/// assert_eq!(passage.title, None);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passage<'a> {
+    /// The title.
+    pub title: Option<&'a str>,
+    /// The text.
+    pub text: &'a str,
+}
+
+impl<'a> From<&'a str> for Passage<'a> {
+    fn from(text: &'a str) -> Passage<'a> {
+        Passage { title: None, text }
+    }
+}

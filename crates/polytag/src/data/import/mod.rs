@@ -1,0 +1,81 @@
+//! Foreign formats in, task folders out: one file or folder a format.
+//!
+//! An [`Importer`] reads its source as a stream and hands documents and labels to a
+//! [`TaskWriter`], which checks them and puts the folder in place when all of it is there.
+
+use std::path::Path;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::error::DataError;
+use super::task::Split;
+use super::writer::{TaskSummary, TaskWriter};
+use crate::progress::{Progress, Stop};
+
+/// What an importer may use besides its source.
+pub struct ImportContext<'a> {
+    /// Where to report what it does, and what it had to pass over.
+    pub progress: &'a dyn Progress,
+    /// Whether to end early.
+    pub stop: &'a Stop,
+    /// The longest line, in bytes.
+    pub max_line: usize,
+}
+
+impl ImportContext<'_> {
+    /// An error if the work was asked to stop.
+    pub fn check_stop(&self) -> Result<(), DataError> {
+        if self.stop.is_asked() { Err(DataError::Stopped) } else { Ok(()) }
+    }
+}
+
+/// Turns a foreign format into a task.
+pub trait Importer {
+    /// Reads `source` into `task`.
+    fn import(
+        &self,
+        source: &Path,
+        task: &mut TaskWriter,
+        context: &ImportContext<'_>,
+    ) -> Result<(), DataError>;
+}
+
+/// Imports `source` as the new task folder `target`.
+pub fn import(
+    importer: &dyn Importer,
+    source: &Path,
+    target: &Path,
+    context: &ImportContext<'_>,
+) -> Result<TaskSummary, DataError> {
+    let mut task = TaskWriter::create(target, &[source])?;
+    importer.import(source, &mut task, context)?;
+    task.finish()
+}
+
+/// Which share of the documents goes to dev and to test, for sources that have no splits of their own.
+///
+/// A document's split depends on its id and the seed alone: more documents move none of the old ones.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shares {
+    /// Share of dev, between 0 and 1.
+    pub dev: f64,
+    /// Share of test, between 0 and 1.
+    pub test: f64,
+    /// What makes one drawing differ from another.
+    pub seed: u64,
+}
+
+impl Shares {
+    /// The split of the document `id`.
+    pub fn split_of(&self, id: &str) -> Split {
+        // The top 53 bits make a number in [0, 1) that a double holds exactly.
+        let draw = (xxh3_64_with_seed(id.as_bytes(), self.seed) >> 11) as f64 / (1u64 << 53) as f64;
+        if draw < self.test {
+            Split::Test
+        } else if draw < self.test + self.dev {
+            Split::Dev
+        } else {
+            Split::Train
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! New tasks out of old ones.

@@ -1,0 +1,246 @@
+//! What a task holds, counted in one pass over its files, with what is wrong in them.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::error::DataError;
+use super::space::{Frequency, LabelSpace};
+use super::task::{Split, Task};
+use crate::progress::{Event, Progress, Stop};
+use crate::storage::Lines;
+
+/// How many problems are kept word for word; the rest are counted.
+const KEPT_PROBLEMS: usize = 20;
+
+/// How many lines of each file are looked through for unknown fields.
+const FIELD_SAMPLE: usize = 1000;
+
+/// Counts over one split.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SplitStatistics {
+    /// Its name.
+    pub split: &'static str,
+    /// Documents that are in order.
+    pub documents: u64,
+    /// Documents that carry labels or say that they have none.
+    pub labelled: u64,
+    /// Documents with a title.
+    pub titled: u64,
+    /// Documents with neither title nor text.
+    pub empty: u64,
+    /// Words of titles and texts, by white space.
+    pub words: u64,
+    /// Words of the longest document.
+    pub longest: u64,
+    /// Pairs of a document and a label.
+    pub pairs: u64,
+    /// Pairs whose label no training document carries.
+    pub unseen_pairs: u64,
+    /// Documents with at least one such pair.
+    pub documents_with_unseen: u64,
+    /// Fields of the first lines that polytag does not read, with how often they stand there.
+    pub unknown_fields: BTreeMap<String, u64>,
+}
+
+/// One bar of the histogram of labels by training documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct TailBin {
+    /// The least number of training documents.
+    pub from: u32,
+    /// The greatest.
+    pub to: u32,
+    /// How many labels lie between, ends included.
+    pub labels: u64,
+}
+
+/// Counts over a whole task.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Statistics {
+    /// Labels.
+    pub labels: u64,
+    /// Labels that some training document carries.
+    pub seen: u64,
+    /// Labels that none carries.
+    pub unseen: u64,
+    /// Labels in 1 to 20 training documents.
+    pub few: u64,
+    /// Labels in 21 to 100.
+    pub medium: u64,
+    /// Labels in more than 100.
+    pub many: u64,
+    /// Labels with at least one alias.
+    pub with_aliases: u64,
+    /// Labels with a description.
+    pub with_description: u64,
+    /// Labels with a parent that exists.
+    pub with_parents: u64,
+    /// Parents named by labels that are not themselves labels.
+    pub missing_parents: u64,
+    /// The splits there are.
+    pub splits: Vec<SplitStatistics>,
+    /// Labels by how many training documents carry them.
+    pub tail: Vec<TailBin>,
+    /// The first things wrong, with file, line and remedy.
+    pub problems: Vec<String>,
+    /// How many things are wrong in all.
+    pub problem_count: u64,
+}
+
+impl Statistics {
+    /// Counts `task`, going on past lines that are wrong.
+    pub fn of(task: &Task, progress: &dyn Progress, stop: &Stop) -> Result<Statistics, DataError> {
+        let mut statistics = Statistics::default();
+        let mut space = task.labels().clone();
+        for split in Split::ALL {
+            if task.file(split)?.is_none() {
+                continue;
+            }
+            progress.report(Event::Started { stage: split.as_str(), total: None });
+            let counted = statistics.count_split(task, split, &mut space, stop)?;
+            progress.report(Event::Advanced(counted.documents));
+            progress.report(Event::Finished);
+            statistics.splits.push(counted);
+        }
+        statistics.count_labels(&space);
+        Ok(statistics)
+    }
+
+    fn count_split(
+        &mut self,
+        task: &Task,
+        split: Split,
+        space: &mut LabelSpace,
+        stop: &Stop,
+    ) -> Result<SplitStatistics, DataError> {
+        let mut counted = SplitStatistics { split: split.as_str(), ..SplitStatistics::default() };
+        let mut counts = vec![0u32; space.positions()];
+        for document in task.documents(split)? {
+            if stop.is_asked() {
+                return Err(DataError::Stopped);
+            }
+            let document = match document {
+                Ok(document) => document,
+                Err(error) => {
+                    self.note(&error);
+                    continue;
+                }
+            };
+            let title = document.title.as_deref().unwrap_or_default();
+            let words = (title.split_whitespace().count() + document.text.split_whitespace().count()) as u64;
+            counted.documents += 1;
+            counted.labelled += u64::from(document.labels.is_some());
+            counted.titled += u64::from(!title.trim().is_empty());
+            counted.empty += u64::from(words == 0);
+            counted.words += words;
+            counted.longest = counted.longest.max(words);
+            counted.pairs += document.gold().len() as u64;
+            if split == Split::Train {
+                document.gold().iter().for_each(|label| counts[label.index()] += 1);
+            } else {
+                let unseen = document.gold().iter().filter(|&&label| !space.is_seen(label)).count() as u64;
+                counted.unseen_pairs += unseen;
+                counted.documents_with_unseen += u64::from(unseen > 0);
+            }
+        }
+        if split == Split::Train {
+            space.set_train_counts(counts, counted.documents);
+        }
+        if counted.documents == 0 && self.problem_count == 0 {
+            let path = task.required_file(split)?;
+            self.note(&DataError::Empty { path, expected: "one document a line" });
+        }
+        counted.unknown_fields = unknown_fields(task, split)?;
+        Ok(counted)
+    }
+
+    fn count_labels(&mut self, space: &LabelSpace) {
+        let mut tail: BTreeMap<(u32, u32), u64> = BTreeMap::new();
+        for (id, label) in space.iter() {
+            self.labels += 1;
+            match space.frequency(id) {
+                Frequency::Unseen => self.unseen += 1,
+                Frequency::Few => self.few += 1,
+                Frequency::Medium => self.medium += 1,
+                Frequency::Many => self.many += 1,
+            }
+            self.with_aliases += u64::from(!label.aliases.is_empty());
+            self.with_description += u64::from(label.description.is_some());
+            let parents = space.parents(id).count();
+            self.with_parents += u64::from(parents > 0);
+            self.missing_parents += (label.parents.len() - parents) as u64;
+            *tail.entry(bin_of(space.train_count(id))).or_default() += 1;
+        }
+        self.seen = self.labels - self.unseen;
+        self.tail = tail.into_iter().map(|((from, to), labels)| TailBin { from, to, labels }).collect();
+    }
+
+    fn note(&mut self, error: &DataError) {
+        self.problem_count += 1;
+        if self.problems.len() < KEPT_PROBLEMS {
+            self.problems.push(error.to_string());
+        }
+    }
+}
+
+/// The bar that a count belongs to: 0, 1, 2, 3-5, 6-10, 11-20, 21-50, 51-100, 101-200, …
+fn bin_of(count: u32) -> (u32, u32) {
+    if count <= 2 {
+        return (count, count);
+    }
+    let (mut below, mut decade) = (2u32, 10u32);
+    loop {
+        for step in [decade / 2, decade, decade.saturating_mul(2)] {
+            if count <= step {
+                return (below + 1, step);
+            }
+            below = step;
+        }
+        decade = decade.saturating_mul(10);
+    }
+}
+
+fn unknown_fields(task: &Task, split: Split) -> Result<BTreeMap<String, u64>, DataError> {
+    let mut fields = BTreeMap::new();
+    let mut lines = Lines::open(&task.required_file(split)?, task.options().max_line)?;
+    for _ in 0..FIELD_SAMPLE {
+        match lines.next_line() {
+            Ok(None) => break,
+            Ok(Some(line)) => {
+                let Ok(object) = serde_json::from_str::<BTreeMap<String, serde::de::IgnoredAny>>(line.text)
+                else {
+                    continue;
+                };
+                for field in object
+                    .into_keys()
+                    .filter(|key| !["id", "title", "text", "labels"].contains(&key.as_str()))
+                {
+                    *fields.entry(field).or_default() += 1;
+                }
+            }
+            // What is wrong with the line has been noted by the count.
+            Err(_) => {}
+        }
+    }
+    Ok(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bins_touch_and_do_not_overlap() {
+        let mut expected_start = 0;
+        for count in 0..5000 {
+            let (from, to) = bin_of(count);
+            assert!((from..=to).contains(&count));
+            if from == count {
+                assert_eq!(count, expected_start);
+                expected_start = to + 1;
+            }
+        }
+        assert_eq!([3, 6, 11, 21, 51, 101].map(|n| bin_of(n).0), [3, 6, 11, 21, 51, 101]);
+        assert!((bin_of(u32::MAX).0..=bin_of(u32::MAX).1).contains(&u32::MAX));
+    }
+}

@@ -1,0 +1,28 @@
+//! polytag tags text with the right labels out of a very large label set that keeps changing.
+//!
+//! The modules stand in the order data flows through them, and a module uses only those above it
+//! (`tests/architecture.rs` checks that). A task folder is read and checked by [`data`], cut into
+//! words by [`text`], turned into sparse vectors by [`sparse`], searched through an [`index`],
+//! answered by a [`predict::Predictor`] that a [`method`] made and an [`artifact`] keeps on disk,
+//! and measured by [`metric`].
+//!
+//! The library is synchronous and quiet: it prints nothing, reads no environment variable and sets
+//! up no thread pool. It reports through [`progress::Progress`] and stops when told to.
+
+pub mod ids; // DocId and LabelId: what is counted, and never confused
+pub mod progress;
+pub mod ranking; // scored labels, finite and ordered // how long work is watched and stopped
+
+pub mod artifact; // the model folder: checked when read, whole when written
+pub mod data; // task folder in: documents, labels, splits, statistics, importers
+pub mod index; // the best labels for a vector
+pub mod method; // how labels are found: one file or folder a method
+pub mod metric;
+pub mod predict; // the seam between a fitted method and everyone who asks it
+pub mod sparse; // vectors out of words
+pub mod storage; // bytes in and out: decompression, bounded lines, folders written whole
+pub mod text; // words out of text // how well they were found
+
+// mod error;
+
+// pub use error::{Error, Fault};
