@@ -3,7 +3,7 @@
 //! The modules stand in the order data flows through them, and a module uses only those above it
 //! (`tests/architecture.rs` checks that). A task folder is read and checked by [`data`], cut into
 //! words by [`text`], turned into sparse vectors by [`sparse`], searched through an [`index`],
-//! answered by a [`predict::Predictor`] that a [`method`] made and an [`artifact`] keeps on disk,
+//! kept on disk as an [`artifact`], answered by the [`predict::Predictor`] that a [`method`] made,
 //! and measured by [`metric`].
 //!
 //! The library is synchronous and quiet: it prints nothing, reads no environment variable and sets
@@ -23,6 +23,6 @@ pub mod sparse; // vectors out of words
 pub mod storage; // bytes in and out: decompression, bounded lines, folders written whole
 pub mod text; // words out of text // how well they were found
 
-// mod error;
+mod error;
 
-// pub use error::{Error, Fault};
+pub use error::{Error, Fault};

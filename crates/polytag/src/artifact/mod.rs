@@ -1,1 +1,27 @@
-//! artifact
+//! The model folder.
+//!
+//! A fitted method enters through a [`ModelWriter`] and is on disk whole or not at all. What leaves
+//! through a [`ModelFolder`] has been checked byte by byte against the manifest. Labels that are
+//! added, removed or renamed later go to a [`LabelLog`] beside it.
+//!
+//! ```text
+//! manifest.json         format version, method, configuration, seed, sources, a checksum a file
+//! labels.jsonl          the labels, with how many training documents carry each
+//! weights.safetensors   what the method learned
+//! labels.log            changes to the labels since, one checksummed line each
+//! ```
+
+mod error;
+mod folder;
+mod label_log;
+mod label_table;
+mod manifest;
+mod tensors;
+mod writer;
+
+pub use error::ArtifactError;
+pub use folder::ModelFolder;
+pub use label_log::LabelLog;
+pub use manifest::{FORMAT_VERSION, MANIFEST, Manifest, StoredFile};
+pub use tensors::{Tensors, TensorsBuilder};
+pub use writer::{ModelWriter, Provenance};

@@ -185,3 +185,32 @@ fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Resu
     }
     Ok(())
 }
+
+/// A set without documents: all that is known are the labels.
+#[derive(Debug)]
+pub struct LabelsOnly(LabelSpace);
+
+impl LabelsOnly {
+    /// A set of no documents over `space`.
+    pub fn new(space: LabelSpace) -> LabelsOnly {
+        LabelsOnly(space)
+    }
+}
+
+impl Dataset for LabelsOnly {
+    fn len(&self) -> usize {
+        0
+    }
+
+    fn document(&self, id: DocId) -> Result<Document, DataError> {
+        panic!("{id} of a set without documents");
+    }
+
+    fn labels_of(&self, id: DocId) -> &[LabelId] {
+        panic!("{id} of a set without documents");
+    }
+
+    fn label_space(&self) -> &LabelSpace {
+        &self.0
+    }
+}

@@ -8,6 +8,7 @@
 pub mod import;
 pub mod split;
 
+mod change;
 mod dataset;
 mod document;
 mod error;
@@ -19,7 +20,8 @@ mod statistics;
 mod task;
 mod writer;
 
-pub use dataset::{Dataset, FileDataset};
+pub use change::LabelChange;
+pub use dataset::{Dataset, FileDataset, LabelsOnly};
 pub use document::{Document, Passage};
 pub use error::{DataError, Place};
 pub use label::Label;

@@ -1,1 +1,66 @@
-//! method
+//! How labels are found: one file or folder a method.
+//!
+//! A [`Method`] takes a [`Dataset`] and gives a [`Predictor`]. Its name on the command line is a
+//! preset: a complete configuration, of which parts can be overridden. [`fit`] runs a method over a
+//! task and writes the model folder; [`load`] reads one back, with the labels added since.
+
+mod config;
+mod error;
+mod lexical;
+mod run;
+
+pub use config::{METHODS, MethodConfig};
+pub use error::MethodError;
+pub use lexical::{Lexical, LexicalConfig, LexicalModel};
+pub use run::{Fitted, change_labels, fit, load};
+
+use crate::data::Dataset;
+use crate::predict::Predictor;
+use crate::progress::{Progress, Stop};
+
+/// What a method may use besides the documents.
+pub struct TrainContext<'a> {
+    /// What makes one run differ from another.
+    pub seed: u64,
+    /// Whether to end early.
+    pub stop: &'a Stop,
+    /// Where to report.
+    pub progress: &'a dyn Progress,
+}
+
+/// A way to learn to tag.
+///
+/// It takes text, not features, so that methods that train an encoder end to end fit as well as
+/// those that count words.
+///
+/// ```
+/// use polytag::method::{Lexical, LexicalConfig, Method, TrainContext};
+/// use polytag::progress::{Silent, Stop};
+/// # use polytag::data::{DataError, Dataset, Document, Label, LabelSpace};
+/// # use polytag::ids::{DocId, LabelId};
+/// # struct Tiny(LabelSpace);
+/// # impl Dataset for Tiny {
+/// #     fn len(&self) -> usize { 1 }
+/// #     fn document(&self, _: DocId) -> Result<Document, DataError> {
+/// #         Ok(Document { id: "d".into(), title: None, text: "green tea".into(), labels: None })
+/// #     }
+/// #     fn labels_of(&self, _: DocId) -> &[LabelId] { &[] }
+/// #     fn label_space(&self) -> &LabelSpace { &self.0 }
+/// # }
+/// # let mut space = LabelSpace::default();
+/// # space.add(Label::new("t", "tea")).unwrap();
+/// # let dataset = Tiny(space);
+/// let method = Lexical::try_from(LexicalConfig::default())?;
+/// let context = TrainContext { seed: 0, stop: &Stop::default(), progress: &Silent };
+/// let predictor = method.train(&dataset, &context)?;
+/// assert_eq!(predictor.label_space().len(), 1);
+/// # Ok::<(), polytag::method::MethodError>(())
+/// ```
+pub trait Method: Send + Sync {
+    /// Learns from `dataset`.
+    fn train(
+        &self,
+        dataset: &dyn Dataset,
+        context: &TrainContext<'_>,
+    ) -> Result<Box<dyn Predictor>, MethodError>;
+}

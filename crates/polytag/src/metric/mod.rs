@@ -1,1 +1,4 @@
 //! metric
+/// A failure to measure.
+#[derive(Debug, thiserror::Error)]
+pub enum MetricError {}

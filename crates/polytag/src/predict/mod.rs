@@ -1,1 +1,77 @@
-//! predict
+//! The seam between a fitted method and everyone who asks it.
+//!
+//! Passages enter in batches; a ranking a passage leaves. Labels can be added, removed and renamed
+//! at any time, and each answer can be explained.
+
+mod explanation;
+
+pub use explanation::{Explanation, Field, Reason};
+
+use crate::Fault;
+use crate::artifact::{ArtifactError, ModelWriter};
+use crate::data::{LabelChange, LabelSpace, Passage, SpaceError};
+use crate::ids::LabelId;
+use crate::index::Allowed;
+use crate::ranking::{NotFinite, Ranking};
+
+/// What is asked of a predictor besides the passages.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// How many labels are wanted at most.
+    pub k: usize,
+    /// Which labels may be answered with; all, if none is named.
+    pub allowed: Option<&'a Allowed>,
+}
+
+/// Why a predictor gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum PredictError {
+    /// The model made a score that is no number.
+    #[error(transparent)]
+    NotFinite(#[from] NotFinite),
+    /// A change of labels that is not possible.
+    #[error(transparent)]
+    Space(#[from] SpaceError),
+}
+
+impl PredictError {
+    /// Whose move it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            PredictError::NotFinite(_) => Fault::Ours,
+            PredictError::Space(_) => Fault::User,
+        }
+    }
+}
+
+/// A fitted method.
+///
+/// ```
+/// use polytag::data::{Label, LabelChange, LabelSpace, Passage};
+/// use polytag::method::{LexicalConfig, LexicalModel};
+/// use polytag::predict::{Ask, Predictor};
+///
+/// let mut model = LexicalModel::without_documents(&LexicalConfig::default(), LabelSpace::default())?;
+/// model.apply(&LabelChange::Add { label: Label::new("tea", "tea trade") })?;
+/// let rankings = model.predict(&[Passage::from("Trading tea by sea")], &Ask { k: 1, allowed: None })?;
+/// let best = rankings[0].entries()[0].label;
+/// assert_eq!(model.label_space().label(best).id, "tea");
+/// # Ok::<(), polytag::Error>(())
+/// ```
+pub trait Predictor: Send + Sync {
+    /// The labels it answers with.
+    fn label_space(&self) -> &LabelSpace;
+
+    /// The best labels of each passage. A ranking may be shorter than was asked for: a method does
+    /// not rank labels it has nothing to say about.
+    fn predict(&self, passages: &[Passage<'_>], ask: &Ask<'_>) -> Result<Vec<Ranking>, PredictError>;
+
+    /// Changes its labels. After an error nothing has changed.
+    fn apply(&mut self, change: &LabelChange) -> Result<(), PredictError>;
+
+    /// Why a label fits a passage, or how little.
+    fn explain(&self, passage: Passage<'_>, label: LabelId) -> Result<Explanation, PredictError>;
+
+    /// Writes what it learned. The label table is written by the caller.
+    fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError>;
+}

@@ -1,1 +1,13 @@
-//! sparse
+//! Sparse vectors out of words.
+//!
+//! Terms enter; what leaves are rows of a [`Csr`] matrix over a [`Vocabulary`], weighted by
+//! [`Tfidf`]. Work runs in parallel over fixed chunks, so that results do not depend on the number
+//! of threads, and memory grows with the vocabulary and the result alone.
+
+mod csr;
+mod tfidf;
+mod vocabulary;
+
+pub use csr::{Csr, CsrError, Row};
+pub use tfidf::{Tfidf, TfidfConfig, TfidfError};
+pub use vocabulary::{Vocabulary, VocabularyError};

@@ -1,1 +1,13 @@
-//! text
+//! Words out of text.
+//!
+//! Text enters; what leaves are terms: words by Unicode's rules, lower-cased, stemmed where asked,
+//! and runs of up to n of them. Everything that compares words, from TF-IDF to explanations, cuts
+//! text here, so that a document and a label agree on what a word is.
+
+mod analyzer;
+mod stem;
+mod words;
+
+pub use analyzer::{Analyzer, AnalyzerConfig, AnalyzerError, Scratch};
+pub use stem::Language;
+pub use words::WordRule;

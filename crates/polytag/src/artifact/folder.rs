@@ -1,0 +1,89 @@
+//! Reading a model folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::error::ArtifactError;
+use super::label_table;
+use super::manifest::{MANIFEST, Manifest, sha256_hex};
+use super::tensors::Tensors;
+use crate::data::LabelSpace;
+use crate::storage::{StorageError, read_bounded};
+
+/// No manifest is larger than this.
+const MAX_MANIFEST: u64 = 16 << 20;
+
+/// A model folder whose manifest is in order. Files are checked as they are read.
+#[derive(Debug)]
+pub struct ModelFolder {
+    dir: PathBuf,
+    manifest: Manifest,
+}
+
+impl ModelFolder {
+    /// Opens the model folder `dir`.
+    pub fn open(dir: &Path) -> Result<ModelFolder, ArtifactError> {
+        let path = dir.join(MANIFEST);
+        if !dir.is_dir() {
+            let kind =
+                if dir.exists() { std::io::ErrorKind::NotADirectory } else { std::io::ErrorKind::NotFound };
+            return Err(StorageError::io(dir, "open the model folder")(kind.into()).into());
+        }
+        if !path.is_file() {
+            return Err(ArtifactError::NotAModel { dir: dir.to_owned() });
+        }
+        let manifest = Manifest::from_file(&path, &read_bounded(&path, MAX_MANIFEST)?)?;
+        Ok(ModelFolder { dir: dir.to_owned(), manifest })
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What it holds.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// An error that says what is wrong with the file `name`.
+    pub fn damaged(&self, name: &str, problem: impl ToString) -> ArtifactError {
+        ArtifactError::Damaged { path: self.dir.join(name), problem: problem.to_string() }
+    }
+
+    /// The content of the file `name`, once it has been checked. Memory: the file.
+    pub fn read(&self, name: &str) -> Result<Vec<u8>, ArtifactError> {
+        let stored = self
+            .manifest
+            .files
+            .iter()
+            .find(|file| file.name == name)
+            .ok_or_else(|| self.damaged(MANIFEST, format!("it does not list {name}")))?;
+        let path = self.dir.join(name);
+        let size = fs::metadata(&path).map_err(StorageError::io(&path, "open"))?.len();
+        if size != stored.bytes {
+            return Err(self.damaged(name, format!("{size} bytes long instead of {}", stored.bytes)));
+        }
+        let bytes = fs::read(&path).map_err(StorageError::io(&path, "read"))?;
+        if sha256_hex(&bytes) != stored.sha256 {
+            return Err(self.damaged(name, "its checksum does not fit"));
+        }
+        Ok(bytes)
+    }
+
+    /// The content of the file `name` as text.
+    pub fn read_text(&self, name: &str) -> Result<String, ArtifactError> {
+        String::from_utf8(self.read(name)?).map_err(|error| self.damaged(name, error))
+    }
+
+    /// The tensors of the file `name`.
+    pub fn tensors(&self, name: &str) -> Result<Tensors, ArtifactError> {
+        Tensors::from_bytes(self.read(name)?, self.dir.join(name))
+    }
+
+    /// The label table as it was when the model was fitted.
+    pub fn labels(&self) -> Result<LabelSpace, ArtifactError> {
+        let text = self.read_text(label_table::NAME)?;
+        label_table::from_text(&self.dir.join(label_table::NAME), &text, self.manifest.train_documents)
+    }
+}

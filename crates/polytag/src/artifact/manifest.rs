@@ -1,0 +1,166 @@
+//! The manifest: what a model folder holds and how to know it is intact.
+//!
+//! Its last field is the checksum of everything before that field, so that a change anywhere in the
+//! manifest shows. It holds no date and no path: the same fit gives the same bytes.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::error::ArtifactError;
+
+/// The manifest's file name.
+pub const MANIFEST: &str = "manifest.json";
+
+/// The version of the model folder that this program writes, and the latest it reads.
+pub const FORMAT_VERSION: u64 = 1;
+
+const FORMAT: &str = "polytag-model";
+const CHECKSUM_KEY: &str = ",\n  \"checksum\": \"";
+const CHECKSUM_END: &str = "\"\n}\n";
+
+/// A file, by name, size and checksum.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredFile {
+    /// Its name, without folders.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// The SHA-256 of its content, in hexadecimal.
+    pub sha256: String,
+}
+
+/// What a model folder holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Always "polytag-model".
+    pub format: String,
+    /// The version of the layout.
+    pub version: u64,
+    /// The program that wrote it.
+    pub program: String,
+    /// The method that was fitted.
+    pub method: String,
+    /// Its configuration.
+    pub config: serde_json::Value,
+    /// The seed it was fitted with.
+    pub seed: u64,
+    /// How many documents it was fitted on.
+    pub train_documents: u64,
+    /// How many labels it had then.
+    pub labels: u64,
+    /// The files of the task it was fitted on.
+    pub sources: Vec<StoredFile>,
+    /// The files of the folder.
+    pub files: Vec<StoredFile>,
+}
+
+impl Manifest {
+    pub(super) fn new(method: &str, config: serde_json::Value, seed: u64) -> Manifest {
+        Manifest {
+            format: FORMAT.to_owned(),
+            version: FORMAT_VERSION,
+            program: concat!("polytag ", env!("CARGO_PKG_VERSION")).to_owned(),
+            method: method.to_owned(),
+            config,
+            seed,
+            train_documents: 0,
+            labels: 0,
+            sources: Vec::new(),
+            files: Vec::new(),
+        }
+    }
+
+    /// The manifest as its file.
+    pub(super) fn to_file(&self) -> Result<String, serde_json::Error> {
+        let json = serde_json::to_string_pretty(self)?;
+        let body = json.strip_suffix("\n}").unwrap_or(&json);
+        Ok(format!("{body}{CHECKSUM_KEY}{}{CHECKSUM_END}", sha256_hex(body.as_bytes())))
+    }
+
+    /// Reads a manifest's file and checks it.
+    pub(super) fn from_file(path: &Path, bytes: &[u8]) -> Result<Manifest, ArtifactError> {
+        let damaged = |problem: String| ArtifactError::Damaged { path: path.to_owned(), problem };
+        let text = std::str::from_utf8(bytes).map_err(|_| damaged("it is not UTF-8".to_owned()))?;
+        // The version comes first: a later layout may keep its checksum elsewhere.
+        #[derive(Deserialize)]
+        struct Head {
+            format: String,
+            version: u64,
+        }
+        let head: Head = serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
+        if head.format != FORMAT {
+            return Err(damaged(format!("its format is {:?}, not {FORMAT:?}", head.format)));
+        }
+        if head.version > FORMAT_VERSION {
+            return Err(ArtifactError::Newer { path: path.to_owned(), found: head.version });
+        }
+        let checked = text.rsplit_once(CHECKSUM_KEY).is_some_and(|(body, checksum)| {
+            checksum.strip_suffix(CHECKSUM_END) == Some(&sha256_hex(body.as_bytes()))
+        });
+        if !checked {
+            return Err(damaged("its checksum does not fit; it was changed after it was written".to_owned()));
+        }
+        let manifest: Manifest = serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
+        let plain =
+            |name: &str| !name.is_empty() && !name.contains(['/', '\\']) && name != ".." && name != ".";
+        if let Some(file) = manifest.files.iter().find(|file| !plain(&file.name)) {
+            return Err(damaged(format!("it names a file outside the folder: {:?}", file.name)));
+        }
+        Ok(manifest)
+    }
+}
+
+/// The SHA-256 of `bytes` in hexadecimal.
+pub(super) fn sha256_hex(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// Bytes in hexadecimal.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        let mut manifest = Manifest::new("lexical", serde_json::json!({"k": 1}), 7);
+        manifest.files.push(StoredFile { name: "a".into(), bytes: 1, sha256: "00".into() });
+        manifest
+    }
+
+    #[test]
+    fn it_comes_back_as_it_was_written() {
+        let file = manifest().to_file().unwrap();
+        assert_eq!(Manifest::from_file(Path::new("m"), file.as_bytes()).unwrap(), manifest());
+        assert!(serde_json::from_str::<serde_json::Value>(&file).unwrap()["checksum"].is_string());
+    }
+
+    #[test]
+    fn no_byte_can_be_changed_unseen() {
+        let file = manifest().to_file().unwrap().into_bytes();
+        for at in 0..file.len() {
+            for change in [1u8, 32] {
+                let mut changed = file.clone();
+                changed[at] ^= change;
+                let read = Manifest::from_file(Path::new("m"), &changed);
+                assert!(read.is_err(), "byte {at} of {}", String::from_utf8_lossy(&changed));
+            }
+        }
+    }
+
+    #[test]
+    fn a_later_version_and_a_path_are_refused() {
+        let later = Manifest { version: FORMAT_VERSION + 1, ..manifest() }.to_file().unwrap();
+        let error = Manifest::from_file(Path::new("m"), later.as_bytes()).unwrap_err();
+        assert!(matches!(error, ArtifactError::Newer { found, .. } if found == FORMAT_VERSION + 1));
+        for name in ["../x", "", "..", "a\\b"] {
+            let mut outside = manifest();
+            outside.files[0].name = name.to_owned();
+            assert!(Manifest::from_file(Path::new("m"), outside.to_file().unwrap().as_bytes()).is_err());
+        }
+    }
+}

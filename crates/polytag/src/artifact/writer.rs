@@ -1,0 +1,109 @@
+//! Writing a model folder.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::error::ArtifactError;
+use super::label_table;
+use super::manifest::{MANIFEST, Manifest, StoredFile, hex, sha256_hex};
+use super::tensors::TensorsBuilder;
+use crate::data::LabelSpace;
+use crate::storage::{Existing, StagedFolder, StorageError};
+
+/// Where a model comes from.
+#[derive(Clone, Debug)]
+pub struct Provenance {
+    /// The method's configuration.
+    pub config: serde_json::Value,
+    /// The seed.
+    pub seed: u64,
+    /// The files of the task.
+    pub sources: Vec<PathBuf>,
+}
+
+/// A model folder being written. Nothing is visible before [`finish`](ModelWriter::finish).
+pub struct ModelWriter {
+    folder: StagedFolder,
+    manifest: Manifest,
+}
+
+impl ModelWriter {
+    /// Starts a model folder at `target`. A model that is there already is replaced at the end;
+    /// anything else that is there is refused. `inputs` are refused as targets.
+    pub fn create(
+        target: &Path,
+        method: &str,
+        provenance: &Provenance,
+        inputs: &[&Path],
+    ) -> Result<ModelWriter, ArtifactError> {
+        let folder = StagedFolder::create(target, Existing::ReplaceIfHolds(MANIFEST), inputs)?;
+        let mut manifest = Manifest::new(method, provenance.config.clone(), provenance.seed);
+        for source in &provenance.sources {
+            manifest.sources.push(describe(source)?);
+        }
+        Ok(ModelWriter { folder, manifest })
+    }
+
+    /// Writes the file `name`.
+    pub fn file(&mut self, name: &str, bytes: &[u8]) -> Result<(), ArtifactError> {
+        let mut sink = self.folder.file(name)?;
+        sink.write(bytes)?;
+        sink.finish()?;
+        self.manifest.files.push(StoredFile {
+            name: name.to_owned(),
+            bytes: bytes.len() as u64,
+            sha256: sha256_hex(bytes),
+        });
+        Ok(())
+    }
+
+    /// Writes the label table.
+    pub fn labels(&mut self, space: &LabelSpace) -> Result<(), ArtifactError> {
+        self.manifest.labels = space.len() as u64;
+        self.manifest.train_documents = space.train_documents();
+        self.file(label_table::NAME, &label_table::to_bytes(space))
+    }
+
+    /// Writes the file `name` in the safetensors format.
+    pub fn tensors(&mut self, name: &str, tensors: &TensorsBuilder<'_>) -> Result<(), ArtifactError> {
+        let bytes = tensors.to_bytes().map_err(|error| ArtifactError::Damaged {
+            path: self.folder.path(name),
+            problem: error.to_string(),
+        })?;
+        self.file(name, &bytes)
+    }
+
+    /// Writes the manifest and puts the folder in its place.
+    pub fn finish(self) -> Result<Manifest, ArtifactError> {
+        let text = self.manifest.to_file().map_err(|error| ArtifactError::Damaged {
+            path: self.folder.path(MANIFEST),
+            problem: error.to_string(),
+        })?;
+        let mut sink = self.folder.file(MANIFEST)?;
+        sink.write(text.as_bytes())?;
+        sink.finish()?;
+        self.folder.commit()?;
+        Ok(self.manifest)
+    }
+}
+
+/// Name, size and checksum of a file, read as a stream.
+fn describe(path: &Path) -> Result<StoredFile, ArtifactError> {
+    let file = File::open(path).map_err(StorageError::io(path, "open"))?;
+    let mut input = BufReader::new(file);
+    let (mut hasher, mut bytes, mut buffer) = (Sha256::new(), 0, vec![0; 1 << 16]);
+    loop {
+        match input.read(&mut buffer).map_err(StorageError::io(path, "read"))? {
+            0 => break,
+            n => {
+                hasher.update(&buffer[..n]);
+                bytes += n as u64;
+            }
+        }
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(StoredFile { name, bytes, sha256: hex(&hasher.finalize()) })
+}

@@ -1,0 +1,239 @@
+//! An inverted index over the forms of labels: exact, sparse, and never finished.
+//!
+//! A label is found through its forms: its name, each alias, its description. A form is a sparse
+//! vector over terms. The score of a form for a query is their inner product, times the share of
+//! the form's words that the query holds, raised to a power; a label scores as its best form.
+//!
+//! Memory: 12 bytes an entry of a form and 32 a term. Cost of a search: one step for each entry
+//! whose term is in the query.
+
+use super::Allowed;
+use crate::ids::LabelId;
+use crate::ranking::{NotFinite, Ranking, Scored, TopK};
+
+/// One entry of a form.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FormEntry {
+    /// The term.
+    pub term: u32,
+    /// Its weight.
+    pub weight: f32,
+    /// Which share of the form it stands for; the shares of a form add up to one.
+    pub share: f32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Posting {
+    form: u32,
+    weight: f32,
+    share: f32,
+}
+
+/// Forms of labels by the terms they hold.
+///
+/// ```
+/// use polytag::{ids::LabelId, index::{FormEntry, Inverted, Query}};
+/// let mut index = Inverted::new(0.5);
+/// let entry = |term, share| FormEntry { term, weight: 1.0, share };
+/// index.add_form(LabelId(0), &[entry(0, 1.0)]);
+/// index.add_form(LabelId(1), &[entry(0, 0.5), entry(1, 0.5)]);
+/// let ranking = index.search(&Query { terms: &[(0, 1.0)], k: 2, allowed: None }, &mut Default::default())?;
+/// // The second label's form is only half covered.
+/// assert_eq!(ranking.entries()[0].label, LabelId(0));
+/// assert_eq!(ranking.entries()[1].score, 0.5f32.sqrt());
+/// # Ok::<(), polytag::ranking::NotFinite>(())
+/// ```
+#[derive(Debug)]
+pub struct Inverted {
+    coverage_power: f32,
+    postings: Vec<Vec<Posting>>,
+    /// The label of each form; none once it has been removed.
+    labels: Vec<Option<LabelId>>,
+    /// Labels have positions below this.
+    positions: usize,
+}
+
+/// What to look for.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'a> {
+    /// Terms, each once, and their weights.
+    pub terms: &'a [(u32, f32)],
+    /// How many labels are wanted.
+    pub k: usize,
+    /// Which labels may be answered with; all, if none is named.
+    pub allowed: Option<&'a Allowed>,
+}
+
+/// Buffers that one thread uses again and again: 8 bytes a form and 8 a label.
+#[derive(Debug, Default)]
+pub struct SearchScratch {
+    sums: Vec<(f32, f32)>,
+    touched_forms: Vec<u32>,
+    best: Vec<f32>,
+    touched_labels: Vec<LabelId>,
+}
+
+impl Inverted {
+    /// An empty index. `coverage_power` says how much a form suffers from words that the query
+    /// lacks: at 0 not at all, at 1 in proportion.
+    pub fn new(coverage_power: f32) -> Inverted {
+        Inverted { coverage_power, postings: Vec::new(), labels: Vec::new(), positions: 0 }
+    }
+
+    /// How many forms there are, removed ones among them.
+    pub fn forms(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Adds a form of a label. A form without entries is never found.
+    pub fn add_form(&mut self, label: LabelId, entries: &[FormEntry]) {
+        let form = u32::try_from(self.labels.len()).expect("fewer than 2^32 forms fit in memory");
+        self.labels.push(Some(label));
+        self.positions = self.positions.max(label.index() + 1);
+        for entry in entries {
+            let term = entry.term as usize;
+            if term >= self.postings.len() {
+                self.postings.resize_with(term + 1, Vec::new);
+            }
+            self.postings[term].push(Posting { form, weight: entry.weight, share: entry.share });
+        }
+    }
+
+    /// Removes all forms of a label. Cost: one pass over the forms.
+    pub fn remove(&mut self, label: LabelId) {
+        for slot in self.labels.iter_mut().filter(|slot| **slot == Some(label)) {
+            *slot = None;
+        }
+    }
+
+    /// The best labels for a query. Labels that share no term with it are not ranked.
+    pub fn search(&self, query: &Query<'_>, scratch: &mut SearchScratch) -> Result<Ranking, NotFinite> {
+        scratch.sums.resize(self.labels.len(), (0.0, 0.0));
+        scratch.best.resize(self.positions, 0.0);
+        for &(term, value) in query.terms {
+            for posting in self.postings.get(term as usize).map_or(&[][..], Vec::as_slice) {
+                let sum = &mut scratch.sums[posting.form as usize];
+                if *sum == (0.0, 0.0) {
+                    scratch.touched_forms.push(posting.form);
+                }
+                sum.0 += value * posting.weight;
+                sum.1 += posting.share;
+            }
+        }
+        for form in scratch.touched_forms.drain(..) {
+            let (product, coverage) = std::mem::take(&mut scratch.sums[form as usize]);
+            let Some(label) = self.labels[form as usize] else { continue };
+            if query.allowed.is_some_and(|allowed| !allowed.contains(label)) {
+                continue;
+            }
+            let score = product * coverage.min(1.0).powf(self.coverage_power);
+            let best = &mut scratch.best[label.index()];
+            if *best == 0.0 {
+                scratch.touched_labels.push(label);
+            }
+            // A score that is not a number must reach the check below.
+            if score > *best || score.is_nan() {
+                *best = score;
+            }
+        }
+        // A label whose forms all scored zero may have been noted more than once.
+        scratch.touched_labels.sort_unstable();
+        scratch.touched_labels.dedup();
+        let mut top = TopK::new(query.k);
+        let mut failure = None;
+        for label in scratch.touched_labels.drain(..) {
+            let score = std::mem::take(&mut scratch.best[label.index()]);
+            if score > 0.0 || score.is_nan() {
+                failure = top.push(Scored { label, score }).err().or(failure);
+            }
+        }
+        failure.map_or_else(|| Ok(top.into_ranking()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    type Forms = Vec<(u32, Vec<(u32, f32)>)>;
+
+    fn index(forms: &Forms, power: f32) -> Inverted {
+        let mut index = Inverted::new(power);
+        for (label, entries) in forms {
+            index.add_form(LabelId(*label), &shared(entries));
+        }
+        index
+    }
+
+    fn shared(entries: &[(u32, f32)]) -> Vec<FormEntry> {
+        let share = 1.0 / entries.len() as f32;
+        entries.iter().map(|&(term, weight)| FormEntry { term, weight, share }).collect()
+    }
+
+    fn forms() -> impl Strategy<Value = Forms> {
+        let entries = prop::collection::btree_map(0u32..12, 0.1f32..1.0, 0..5);
+        prop::collection::vec((0u32..6, entries.prop_map(|map| map.into_iter().collect())), 0..20)
+    }
+
+    /// What the index should find, worked out the long way.
+    fn by_hand(forms: &Forms, terms: &[(u32, f32)], k: usize, allowed: Option<&Allowed>) -> Ranking {
+        let mut best = std::collections::BTreeMap::<u32, f32>::new();
+        for (label, entries) in forms {
+            let (mut product, mut coverage) = (0.0, 0.0);
+            for &(term, value) in terms {
+                for entry in shared(entries).iter().filter(|entry| entry.term == term) {
+                    product += value * entry.weight;
+                    coverage += entry.share;
+                }
+            }
+            let score = product * f32::min(coverage, 1.0).powf(0.5);
+            if score > 0.0 && allowed.is_none_or(|allowed| allowed.contains(LabelId(*label))) {
+                let slot = best.entry(*label).or_default();
+                *slot = slot.max(score);
+            }
+        }
+        let scored = best.into_iter().map(|(label, score)| Scored { label: LabelId(label), score }).collect();
+        Ranking::new(scored, k).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn search_is_exact(
+            forms in forms(),
+            terms in prop::collection::btree_map(0u32..14, 0.1f32..1.0, 0..8),
+            k in 0usize..8,
+            some in prop::option::of(prop::collection::vec(0u32..6, 0..4)),
+        ) {
+            let terms: Vec<(u32, f32)> = terms.into_iter().collect();
+            let allowed = some.map(|labels| labels.into_iter().map(LabelId).collect::<Allowed>());
+            let query = Query { terms: &terms, k, allowed: allowed.as_ref() };
+            let index = index(&forms, 0.5);
+            let mut scratch = SearchScratch::default();
+            let found = index.search(&query, &mut scratch).unwrap();
+            prop_assert_eq!(&found, &by_hand(&forms, &terms, k, allowed.as_ref()));
+            // The buffers are clean for the next query.
+            prop_assert_eq!(index.search(&query, &mut scratch).unwrap(), found);
+        }
+
+        #[test]
+        fn a_removed_label_is_as_if_it_had_never_been(forms in forms(), gone in 0u32..6) {
+            let terms: Vec<(u32, f32)> = (0..12).map(|term| (term, 1.0)).collect();
+            let query = Query { terms: &terms, k: 10, allowed: None };
+            let mut removed = index(&forms, 0.5);
+            removed.remove(LabelId(gone));
+            let without: Forms = forms.into_iter().filter(|(label, _)| *label != gone).collect();
+            prop_assert_eq!(
+                removed.search(&query, &mut SearchScratch::default()).unwrap(),
+                index(&without, 0.5).search(&query, &mut SearchScratch::default()).unwrap()
+            );
+        }
+    }
+
+    #[test]
+    fn a_weight_that_is_not_a_number_is_an_error() {
+        let index = index(&vec![(0, vec![(0, 1.0)])], 0.5);
+        let query = Query { terms: &[(0, f32::NAN)], k: 1, allowed: None };
+        assert!(index.search(&query, &mut SearchScratch::default()).is_err());
+    }
+}

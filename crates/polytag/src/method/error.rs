@@ -1,0 +1,51 @@
+//! Why a method could not be fitted.
+
+use crate::Fault;
+use crate::data::DataError;
+use crate::predict::PredictError;
+use crate::sparse::TfidfError;
+use crate::text::AnalyzerError;
+
+/// A failure of a method.
+#[derive(Debug, thiserror::Error)]
+pub enum MethodError {
+    /// No method has this name.
+    #[error("no method is called {name:?}; there are: {}", super::METHODS.join(", "))]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// A setting is not what the method takes.
+    #[error("{method}: {problem}")]
+    Config {
+        /// The method.
+        method: &'static str,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The documents could not be read.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// How text is weighed.
+    #[error(transparent)]
+    Tfidf(#[from] TfidfError),
+    /// How text is cut.
+    #[error(transparent)]
+    Analyzer(#[from] AnalyzerError),
+    /// A label could not be taken in.
+    #[error(transparent)]
+    Predict(#[from] PredictError),
+    /// The work was asked to stop.
+    #[error("stopped; nothing was written")]
+    Stopped,
+}
+
+impl MethodError {
+    /// Whose move it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            MethodError::Predict(error) => error.fault(),
+            _ => Fault::User,
+        }
+    }
+}

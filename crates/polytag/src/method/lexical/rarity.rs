@@ -1,0 +1,90 @@
+//! How rare words are in the documents.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::LexicalConfig;
+use crate::artifact::{ArtifactError, ModelFolder, ModelWriter, TensorsBuilder};
+use crate::data::Dataset;
+use crate::ids::DocId;
+use crate::method::TrainContext;
+use crate::method::error::MethodError;
+use crate::progress::Event;
+use crate::sparse::{Tfidf, TfidfConfig, Vocabulary};
+
+const WORDS: &str = "words.txt";
+const WEIGHTS: &str = "weights.safetensors";
+
+/// Inverse document frequencies of words: ln((n + 1) / (df + 1)) + 1.
+#[derive(Debug, Default)]
+pub(super) struct Rarity {
+    words: Vocabulary,
+    idf: Vec<f64>,
+    documents: u64,
+}
+
+impl Rarity {
+    /// Counts the words of `dataset`, titles and texts together.
+    pub(super) fn count(
+        config: &LexicalConfig,
+        dataset: &dyn Dataset,
+        context: &TrainContext<'_>,
+    ) -> Result<Rarity, MethodError> {
+        let tfidf = TfidfConfig {
+            analyzer: config.analyzer(1)?.config().clone(),
+            table_limit: config.table_limit,
+            ..TfidfConfig::default()
+        };
+        context
+            .progress
+            .report(Event::Started { stage: "counting words", total: Some(dataset.len() as u64) });
+        let done = AtomicUsize::new(0);
+        let counted = Tfidf::fit::<MethodError>(&tfidf, dataset.len(), |index| {
+            if context.stop.is_asked() {
+                return Err(MethodError::Stopped);
+            }
+            if done.fetch_add(1, Ordering::Relaxed) % 1000 == 999 {
+                context.progress.report(Event::Advanced(1000));
+            }
+            let document = dataset.document(DocId(index as u32))?;
+            Ok(match document.title {
+                Some(title) => format!("{title}\n{}", document.text).into(),
+                None => document.text.into(),
+            })
+        })?;
+        context.progress.report(Event::Finished);
+        if counted.forgotten() > 0 {
+            let message = format!(
+                "{} rare words did not fit in the table and count as new; raise table_limit to keep them",
+                counted.forgotten()
+            );
+            context.progress.report(Event::Warned(&message));
+        }
+        let (words, idf) = counted.into_parts();
+        Ok(Rarity { words, idf, documents: dataset.len() as u64 })
+    }
+
+    /// How rare a term is. The rarity of a run of words follows from its words, as if they met by
+    /// chance, but nothing is rarer than a word that no document has.
+    pub(super) fn of(&self, term: &str) -> f64 {
+        let rarest = ((self.documents + 1) as f64).ln() + 1.0;
+        let word = |word: &str| self.words.find(word).map_or(rarest, |number| self.idf[number as usize]);
+        let surplus: f64 = term.split(' ').map(|part| word(part) - 1.0).sum();
+        (surplus + 1.0).min(rarest)
+    }
+
+    pub(super) fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
+        model.file(WORDS, self.words.to_lines().as_bytes())?;
+        model.tensors(WEIGHTS, &TensorsBuilder::default().f64("idf", &self.idf))
+    }
+
+    pub(super) fn load(folder: &ModelFolder) -> Result<Rarity, ArtifactError> {
+        let words =
+            Vocabulary::from_lines(&folder.read_text(WORDS)?).map_err(|e| folder.damaged(WORDS, e))?;
+        let idf = folder.tensors(WEIGHTS)?.f64("idf")?;
+        if words.len() != idf.len() {
+            let problem = format!("{} weights for {} words", idf.len(), words.len());
+            return Err(folder.damaged(WEIGHTS, problem));
+        }
+        Ok(Rarity { words, idf, documents: folder.manifest().train_documents })
+    }
+}

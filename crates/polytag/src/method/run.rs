@@ -1,0 +1,87 @@
+//! Fitting a task into a model folder, loading one, and changing its labels.
+
+use std::path::Path;
+
+use super::TrainContext;
+use super::config::MethodConfig;
+use super::lexical::LexicalModel;
+use crate::Error;
+use crate::artifact::{ArtifactError, LabelLog, MANIFEST, Manifest, ModelFolder, ModelWriter, Provenance};
+use crate::data::{Dataset, LabelChange, LabelsOnly, Split, Task};
+use crate::predict::{PredictError, Predictor};
+
+/// A method fitted and written.
+pub struct Fitted {
+    /// The model.
+    pub predictor: Box<dyn Predictor>,
+    /// What its folder holds.
+    pub manifest: Manifest,
+}
+
+/// Fits a method to the train split of `task` and writes the model folder `target`.
+///
+/// A task without a train split is fitted on its labels alone.
+pub fn fit(
+    task: &Task,
+    config: MethodConfig,
+    target: &Path,
+    context: &TrainContext<'_>,
+) -> Result<Fitted, Error> {
+    let name = config.name();
+    let train = task.file(Split::Train)?;
+    let sources = task.labels_file()?.into_iter().chain(train.clone()).collect();
+    let provenance = Provenance { config: config.to_value(), seed: context.seed, sources };
+    // The target is checked before the work, not after it.
+    let mut writer = ModelWriter::create(target, name, &provenance, &[task.dir()])?;
+    let dataset: Box<dyn Dataset> = match train {
+        Some(_) => Box::new(task.dataset(Split::Train, context.progress, context.stop)?),
+        None => Box::new(LabelsOnly::new(task.labels().clone())),
+    };
+    let predictor = config.method()?.train(dataset.as_ref(), context)?;
+    writer.labels(predictor.label_space())?;
+    predictor.save(&mut writer)?;
+    let manifest = writer.finish()?;
+    Ok(Fitted { predictor, manifest })
+}
+
+/// Reads the model folder `dir`, with the changes to its labels since it was fitted.
+pub fn load(dir: &Path) -> Result<Box<dyn Predictor>, Error> {
+    let mut predictor = load_fitted(dir)?;
+    replay(dir, predictor.as_mut(), &LabelLog::read(dir)?)?;
+    Ok(predictor)
+}
+
+/// Makes changes to the labels of the model folder `dir`, all or none. When this returns they are on
+/// the disk, and in the predictor that comes back.
+pub fn change_labels(dir: &Path, changes: &[LabelChange]) -> Result<Box<dyn Predictor>, Error> {
+    let mut predictor = load_fitted(dir)?;
+    let mut log = LabelLog::lock(dir)?;
+    replay(dir, predictor.as_mut(), log.changes())?;
+    for change in changes {
+        predictor.apply(change)?;
+    }
+    log.append(changes)?;
+    Ok(predictor)
+}
+
+fn load_fitted(dir: &Path) -> Result<Box<dyn Predictor>, Error> {
+    let folder = ModelFolder::open(dir)?;
+    let method = folder.manifest().method.clone();
+    match method.as_str() {
+        "lexical" => Ok(Box::new(LexicalModel::load(&folder)?)),
+        _ => Err(ArtifactError::UnknownMethod { path: dir.join(MANIFEST), method }.into()),
+    }
+}
+
+fn replay(dir: &Path, predictor: &mut dyn Predictor, changes: &[LabelChange]) -> Result<(), Error> {
+    for (index, change) in changes.iter().enumerate() {
+        predictor.apply(change).map_err(|error| match error {
+            PredictError::Space(source) => {
+                let path = dir.join("labels.log");
+                Error::Artifact(ArtifactError::Replay { path, line: index + 1, source })
+            }
+            other => other.into(),
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,35 @@
+//! Why a label was given.
+
+use serde::Serialize;
+
+/// The part of a passage that a reason lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Field {
+    /// The title.
+    Title,
+    /// The text.
+    Text,
+}
+
+/// Words of the passage that speak for a label.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Reason {
+    /// The words, as the method sees them.
+    pub words: String,
+    /// Where they stand.
+    pub field: Field,
+    /// How much of the score is due to them.
+    pub weight: f32,
+}
+
+/// Why a label fits a passage.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explanation {
+    /// The score of the label; zero where nothing speaks for it.
+    pub score: f32,
+    /// The name or description of the label that fits best, if any does.
+    pub matched: Option<String>,
+    /// What speaks for it, the most important first. The weights add up to the score.
+    pub reasons: Vec<Reason>,
+}
