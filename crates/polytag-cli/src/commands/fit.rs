@@ -1,0 +1,105 @@
+//! `polytag fit`: from a task folder to a model folder.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use polytag::artifact::Manifest;
+use polytag::method::{self, METHODS, MethodConfig, TrainContext};
+use serde_json::{Map, Value};
+
+use super::{DONE, Done};
+use crate::failure::user_error;
+use crate::output;
+use crate::settings::Session;
+use crate::table::count;
+
+/// Learn from a task folder and write a model folder
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  polytag fit tasks/eurlex --method lexical --out models/eurlex
+  polytag fit tasks/shop --set stem=german --set title_weight=3 --out models/shop
+  polytag fit tasks/shop --config shop.toml --out models/shop
+
+The settings of a method are listed in its error for a setting it does not know.")]
+pub(crate) struct Fit {
+    /// The task folder
+    task: PathBuf,
+    /// The method: `auto` chooses one for the task
+    #[arg(long, default_value = "auto", value_parser = METHODS.to_vec())]
+    method: String,
+    /// Where to write the model; a model that is there is replaced
+    #[arg(long, value_name = "MODEL")]
+    out: PathBuf,
+    /// Settings of the method, in a TOML or JSON file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// One setting of the method, laid over those of --config
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// What makes one run differ from another
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Print the manifest as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Fit {
+    pub(crate) fn run(&self, session: &Session) -> Done {
+        let started = Instant::now();
+        let settings = settings(self.config.as_ref(), &self.set)?;
+        let config = MethodConfig::named(&self.method, &settings).map_err(polytag::Error::from)?;
+        if self.method == "auto" {
+            eprintln!("method: {}, the only one so far; it needs no labelled document", config.name());
+        }
+        let task = session.task(&self.task)?;
+        let context =
+            TrainContext { seed: self.seed, stop: &session.stop, progress: session.progress.as_ref() };
+        let fitted = method::fit(&task, config, &self.out, &context)?;
+        if self.json {
+            output::print_json(&fitted.manifest)?;
+        } else {
+            output::print_text(&summary(&fitted.manifest, &self.out, started))?;
+        }
+        Ok(DONE)
+    }
+}
+
+/// What was fitted, in a line.
+pub(crate) fn summary(manifest: &Manifest, out: &Path, started: Instant) -> String {
+    format!(
+        "{}: {}, {} labels, {} training documents, {:.1} s\n",
+        out.display(),
+        manifest.method,
+        count(manifest.labels),
+        count(manifest.train_documents),
+        started.elapsed().as_secs_f64()
+    )
+}
+
+/// The settings of a file, with those of the command line laid over them.
+fn settings(file: Option<&PathBuf>, set: &[String]) -> anyhow::Result<Value> {
+    let mut settings = match file {
+        None => Map::new(),
+        Some(path) => {
+            let text = output::read_text(path)?;
+            let parsed = if path.extension().is_some_and(|ext| ext == "json") {
+                serde_json::from_str(&text).map_err(|error| error.to_string())
+            } else {
+                toml::from_str(&text).map_err(|error| error.to_string())
+            };
+            parsed.map_err(|error| user_error(format!("{}: {error}", path.display())))?
+        }
+    };
+    for setting in set {
+        let (name, value) = setting
+            .split_once('=')
+            .ok_or_else(|| user_error(format!("--set {setting}: write NAME=VALUE, for example --set ngrams=2")))?;
+        // What is not JSON is a string: stem=german needs no quotes.
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+        settings.insert(name.to_owned(), value);
+    }
+    Ok(Value::Object(settings))
+}

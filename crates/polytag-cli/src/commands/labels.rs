@@ -1,0 +1,164 @@
+//! `polytag labels`: what a model can answer with, and changing that without training.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use polytag::data::{Label, LabelChange, Place};
+use polytag::method;
+use polytag::storage::Lines;
+use serde::Serialize;
+
+use super::{DONE, Done};
+use crate::failure::user_error;
+use crate::output;
+use crate::settings::Session;
+use crate::table::{Table, count};
+
+/// List, add, remove or rename the labels of a model
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  polytag labels MODEL list --match trade
+  polytag labels MODEL add --id 9000 --name 'carbon border levy' --alias CBAM
+  polytag labels MODEL add new-labels.jsonl
+  polytag labels MODEL rename 9000 'carbon border adjustment'
+  polytag labels MODEL remove 9000
+
+A change is on the disk before the command ends, and in the next answer.")]
+pub(crate) struct Labels {
+    /// The model folder
+    model: PathBuf,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Show the labels
+    #[command(after_help = "Example:\n  polytag labels MODEL list --match trade --json")]
+    List {
+        /// Only those whose id, name or alias contains this
+        #[arg(long = "match", value_name = "TEXT")]
+        matching: Option<String>,
+        /// Print a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Add one label, or all of a file
+    #[command(after_help = "Examples:\n  polytag labels MODEL add --id ID --name NAME [--description D] [--alias A]\n  polytag labels MODEL add FILE.jsonl")]
+    Add(Add),
+    /// Take labels out
+    #[command(after_help = "Example:\n  polytag labels MODEL remove 9000 9001")]
+    Remove {
+        /// Their ids
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+    /// Give a label another name
+    #[command(after_help = "Example:\n  polytag labels MODEL rename 9000 'carbon border adjustment'")]
+    Rename {
+        /// Its id
+        id: String,
+        /// Its new name
+        name: String,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Add {
+    /// JSON lines of labels, as in a task's labels.jsonl
+    #[arg(required_unless_present = "id", conflicts_with_all = ["id", "name", "description", "alias", "parent"])]
+    file: Option<PathBuf>,
+    /// Its id
+    #[arg(long, requires = "name")]
+    id: Option<String>,
+    /// Its name
+    #[arg(long, requires = "id")]
+    name: Option<String>,
+    /// What it means
+    #[arg(long, requires = "id")]
+    description: Option<String>,
+    /// Another name for it
+    #[arg(long, requires = "id")]
+    alias: Vec<String>,
+    /// The id of a broader label
+    #[arg(long, requires = "id")]
+    parent: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    #[serde(flatten)]
+    label: &'a Label,
+    train_documents: u32,
+    seen: bool,
+}
+
+impl Labels {
+    pub(crate) fn run(&self, session: &Session) -> Done {
+        let changes = match &self.action {
+            Action::List { matching, json } => return self.list(matching.as_deref(), *json),
+            Action::Add(add) => add.changes(session)?,
+            Action::Remove { ids } => ids.iter().map(|id| LabelChange::Remove { id: id.clone() }).collect(),
+            Action::Rename { id, name } => vec![LabelChange::Rename { id: id.clone(), name: name.clone() }],
+        };
+        let model = method::change_labels(&self.model, &changes)?;
+        let (changed, labels) = (count(changes.len() as u64), count(model.label_space().len() as u64));
+        output::print_text(&format!("{changed} changed; {labels} labels now\n"))?;
+        Ok(DONE)
+    }
+
+    fn list(&self, matching: Option<&str>, json: bool) -> Done {
+        let model = method::load(&self.model)?;
+        let space = model.label_space();
+        let wanted = matching.map(str::to_lowercase);
+        let fits = |label: &Label| {
+            wanted.as_ref().is_none_or(|wanted| {
+                label.id.to_lowercase().contains(wanted)
+                    || label.names().any(|name| name.to_lowercase().contains(wanted))
+            })
+        };
+        let listed = space.iter().filter(|(_, label)| fits(label)).map(|(id, label)| Listed {
+            label,
+            train_documents: space.train_count(id),
+            seen: space.is_seen(id),
+        });
+        if json {
+            output::print_json(&listed.collect::<Vec<_>>())?;
+            return Ok(DONE);
+        }
+        let mut table = Table::default();
+        table.row(["id", "name", "training documents"]);
+        for entry in listed {
+            let documents = if entry.seen { count(entry.train_documents.into()) } else { "unseen".to_owned() };
+            table.row([entry.label.id.clone(), entry.label.name.clone(), documents]);
+        }
+        output::print_text(&table.render(0))?;
+        Ok(DONE)
+    }
+}
+
+impl Add {
+    fn changes(&self, session: &Session) -> anyhow::Result<Vec<LabelChange>> {
+        let Some(path) = &self.file else {
+            let label = Label {
+                id: self.id.clone().unwrap_or_default(),
+                name: self.name.clone().unwrap_or_default(),
+                description: self.description.clone(),
+                aliases: self.alias.clone(),
+                parents: self.parent.clone(),
+            };
+            return Ok(vec![LabelChange::Add { label }]);
+        };
+        let mut lines = Lines::open(path, session.read.max_line).map_err(polytag::Error::from)?;
+        let mut changes = Vec::new();
+        while let Some(line) = lines.next_line().map_err(polytag::Error::from)? {
+            let label = Label::parse(line.text, || Place::line(path, line.number)).map_err(polytag::Error::from)?;
+            changes.push(LabelChange::Add { label });
+        }
+        if changes.is_empty() {
+            return Err(user_error(format!("{}: the file is empty; write one label a line", path.display())));
+        }
+        Ok(changes)
+    }
+}

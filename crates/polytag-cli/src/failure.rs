@@ -1,0 +1,59 @@
+//! From errors to words and exit codes.
+
+use std::io;
+use std::process::ExitCode;
+
+use polytag::data::DataError;
+use polytag::method::MethodError;
+use polytag::{Error, Fault};
+
+/// The user's input must be mended before the program can go on.
+pub(crate) const USER: u8 = 2;
+const OURS: u8 = 1;
+const STOPPED: u8 = 130;
+
+/// A complaint of the command line itself.
+#[derive(Debug)]
+pub(crate) struct UserError(pub(crate) String);
+
+impl std::fmt::Display for UserError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UserError {}
+
+/// An error that the user can mend.
+pub(crate) fn user_error(message: impl Into<String>) -> anyhow::Error {
+    UserError(message.into()).into()
+}
+
+/// Says what went wrong and gives the exit code for it.
+pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+    if is_closed_pipe(error) {
+        // Whoever read our output has read enough.
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("error: {error:#}");
+    ExitCode::from(exit_code(error))
+}
+
+fn exit_code(error: &anyhow::Error) -> u8 {
+    if error.downcast_ref::<UserError>().is_some() {
+        return USER;
+    }
+    match error.downcast_ref::<Error>() {
+        Some(Error::Data(DataError::Stopped) | Error::Method(MethodError::Stopped)) => STOPPED,
+        Some(Error::Method(MethodError::Data(DataError::Stopped))) => STOPPED,
+        Some(library) if library.fault() == Fault::User => USER,
+        _ => OURS,
+    }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,111 @@
+//! Progress for people: bars on a terminal, plain lines elsewhere, always on standard error.
+
+use std::io::IsTerminal;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use indicatif::{HumanCount, ProgressBar, ProgressStyle as BarStyle};
+use polytag::progress::{Event, Progress, Silent};
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProgressStyle {
+    Quiet,
+    Lines,
+    Bars,
+}
+
+impl ProgressStyle {
+    /// Bars for a person, lines for a log.
+    pub(crate) fn for_stderr() -> ProgressStyle {
+        if std::io::stderr().is_terminal() { ProgressStyle::Bars } else { ProgressStyle::Lines }
+    }
+}
+
+/// A receiver of events that shows them in this style.
+pub(crate) fn shown(style: ProgressStyle) -> Box<dyn Progress> {
+    match style {
+        ProgressStyle::Quiet => Box::new(Silent),
+        ProgressStyle::Lines => Box::new(Lines::default()),
+        ProgressStyle::Bars => Box::new(Bars::default()),
+    }
+}
+
+#[derive(Default)]
+struct Bars(Mutex<Option<ProgressBar>>);
+
+impl Progress for Bars {
+    fn report(&self, event: Event<'_>) {
+        let Ok(mut current) = self.0.lock() else { return };
+        match event {
+            Event::Started { stage, total } => {
+                let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
+                let template = match total {
+                    Some(_) => "{msg:22} {wide_bar} {human_pos}/{human_len} {eta:>4}",
+                    None => "{spinner} {msg:20} {human_pos}  {elapsed}",
+                };
+                if let Ok(style) = BarStyle::with_template(template) {
+                    bar.set_style(style);
+                }
+                bar.set_message(stage.to_owned());
+                *current = Some(bar);
+            }
+            Event::Advanced(steps) => {
+                if let Some(bar) = &*current {
+                    bar.inc(steps);
+                }
+            }
+            Event::Finished => {
+                if let Some(bar) = current.take() {
+                    bar.finish_and_clear();
+                }
+            }
+            Event::Measured { name, value } => say(&current, &format!("{name} {value:.4}")),
+            Event::Warned(message) => say(&current, &format!("warning: {message}")),
+        }
+    }
+}
+
+/// Prints a line without tearing the bar.
+fn say(bar: &Option<ProgressBar>, line: &str) {
+    match bar {
+        Some(bar) => bar.suspend(|| eprintln!("{line}")),
+        None => eprintln!("{line}"),
+    }
+}
+
+#[derive(Default)]
+struct Lines(Mutex<Option<Stage>>);
+
+struct Stage {
+    name: String,
+    started: Instant,
+    steps: u64,
+}
+
+impl Progress for Lines {
+    fn report(&self, event: Event<'_>) {
+        let Ok(mut current) = self.0.lock() else { return };
+        match event {
+            Event::Started { stage, .. } => {
+                *current = Some(Stage { name: stage.to_owned(), started: Instant::now(), steps: 0 });
+            }
+            Event::Advanced(steps) => {
+                if let Some(stage) = &mut *current {
+                    stage.steps += steps;
+                }
+            }
+            Event::Finished => {
+                if let Some(stage) = current.take() {
+                    let seconds = stage.started.elapsed().as_secs_f64();
+                    match stage.steps {
+                        0 => eprintln!("{}: {seconds:.1} s", stage.name),
+                        steps => eprintln!("{}: {} in {seconds:.1} s", stage.name, HumanCount(steps)),
+                    }
+                }
+            }
+            Event::Measured { name, value } => eprintln!("{name} {value:.4}"),
+            Event::Warned(message) => eprintln!("warning: {message}"),
+        }
+    }
+}
