@@ -3,6 +3,12 @@
 //! An [`Importer`] reads its source as a stream and hands documents and labels to a
 //! [`TaskWriter`], which checks them and puts the folder in place when all of it is there.
 
+pub mod debian; // apt's package lists
+pub mod wordnet; // the lexical database
+
+#[cfg(test)]
+mod testing;
+
 use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -65,7 +71,26 @@ pub struct Shares {
     pub seed: u64,
 }
 
+impl Default for Shares {
+    /// One document in twenty for dev, and one for test.
+    fn default() -> Shares {
+        Shares { dev: 0.05, test: 0.05, seed: 0 }
+    }
+}
+
 impl Shares {
+    /// An error if they are not shares of one whole.
+    pub fn check(&self) -> Result<(), DataError> {
+        let (dev, test) = (self.dev, self.test);
+        if dev >= 0.0 && test >= 0.0 && dev + test < 1.0 {
+            return Ok(());
+        }
+        Err(DataError::Split {
+            problem: format!("dev cannot take {dev} and test {test} of the documents"),
+            remedy: "give shares from 0 up that leave something for train, such as 0.05 and 0.05",
+        })
+    }
+
     /// The split of the document `id`.
     pub fn split_of(&self, id: &str) -> Split {
         // The top 53 bits make a number in [0, 1) that a double holds exactly.

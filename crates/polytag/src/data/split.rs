@@ -1,1 +1,0 @@
-//! New tasks out of old ones.
