@@ -8,6 +8,7 @@
 mod commands;
 mod failure;
 mod output;
+mod page;
 mod progress;
 mod settings;
 mod table;

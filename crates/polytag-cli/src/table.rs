@@ -12,6 +12,11 @@ impl Table {
         self
     }
 
+    /// The cells, row by row.
+    pub(crate) fn rows(&self) -> &[Vec<String>] {
+        &self.rows
+    }
+
     /// The rows as lines, each begun with `indent` spaces.
     pub(crate) fn render(&self, indent: usize) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);

@@ -1,0 +1,142 @@
+//! `polytag demo`: the whole story in a minute, on the bundled sample.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use polytag::data::{Document, Split, Task};
+use polytag::method::{self, MethodConfig, TrainContext};
+use polytag::metric::{EvaluationConfig, EvaluationPlan, evaluate};
+use polytag::predict::{Ask, Predictor};
+use polytag::storage::{Existing, StagedFolder};
+
+use super::{DONE, Done, fit};
+use crate::output;
+use crate::settings::Session;
+
+/// The bundled sample: 2,000 Debian packages and their tags.
+const SAMPLE: [(&str, &[u8]); 5] = [
+    ("README.md", include_bytes!("../../../../testdata/debtags-sample/README.md")),
+    ("labels.jsonl", include_bytes!("../../../../testdata/debtags-sample/labels.jsonl")),
+    ("train.jsonl", include_bytes!("../../../../testdata/debtags-sample/train.jsonl")),
+    ("dev.jsonl", include_bytes!("../../../../testdata/debtags-sample/dev.jsonl")),
+    ("test.jsonl", include_bytes!("../../../../testdata/debtags-sample/test.jsonl")),
+];
+
+/// Packages of the dev split that make good examples.
+const EXAMPLES: [&str; 3] = ["4g8", "7zip", "abook"];
+
+/// Metrics worth a first look.
+const SHOWN: [&str; 6] = ["P@1", "P@5", "R@10", "nDCG@5", "ZSR@10", "ZSR@100"];
+
+/// Tag the bundled sample and see what comes out
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  polytag demo --dir /tmp/demo")]
+pub(crate) struct Demo {
+    /// Where to put the sample task and the model
+    #[arg(long, default_value = "polytag-demo", value_name = "FOLDER")]
+    dir: PathBuf,
+}
+
+impl Demo {
+    pub(crate) fn run(&self, session: &Session) -> Done {
+        let (task_dir, model_dir) = (self.dir.join("task"), self.dir.join("model"));
+        unpack(&task_dir)?;
+        output::print_text(&format!("1. The task: packages of Debian, and the tags people gave them, in {}\n", task_dir.display()))?;
+        let task = session.task(&task_dir)?;
+        output::print_text(&format!("   {} labels, each with a name, some with a description.\n\n", task.labels().len()))?;
+
+        let started = Instant::now();
+        let config = MethodConfig::named("lexical", &serde_json::json!({})).map_err(polytag::Error::from)?;
+        let context = TrainContext { seed: 0, stop: &session.stop, progress: session.progress.as_ref() };
+        let fitted = method::fit(&task, config, &model_dir, &context)?;
+        output::print_text("2. The model: words of the document against words of the label. No labelled pair is used.\n")?;
+        output::print_text(&format!("   {}\n", fit::summary(&fitted.manifest, &model_dir, started)))?;
+
+        // From the disk, as every later command will have it.
+        let model = method::load(&model_dir)?;
+        output::print_text("3. How good it is, on 300 packages it has not seen, in percent:\n")?;
+        output::print_text(&self.measure(&task, model.as_ref(), session)?)?;
+
+        output::print_text("4. Three of them (* people gave it this tag, + no training document carries it):\n\n")?;
+        for example in examples(&task)? {
+            output::print_text(&show(model.as_ref(), &example)?)?;
+        }
+        output::print_text(&self.next_steps(&task_dir, &model_dir))?;
+        Ok(DONE)
+    }
+
+    fn measure(&self, task: &Task, model: &dyn Predictor, session: &Session) -> anyhow::Result<String> {
+        let plan = EvaluationPlan::try_from(EvaluationConfig::default()).map_err(polytag::Error::from)?;
+        let report = evaluate(model, task, Split::Dev, &plan, session.progress.as_ref(), &session.stop)?;
+        let values = SHOWN.iter().filter_map(|name| Some(format!("{name} {:.1}", report.value(name)?)));
+        Ok(format!(
+            "   {}\n   (ZSR: how many of the tags that no training document carries were found)\n\n",
+            values.collect::<Vec<_>>().join("   ")
+        ))
+    }
+
+    fn next_steps(&self, task: &Path, model: &Path) -> String {
+        let (task, model) = (task.display(), model.display());
+        format!(
+            "5. What to try next:\n\
+             \n   polytag inspect {task}\
+             \n   polytag evaluate {model} {task} --split test\
+             \n   polytag explain {model} --text 'A small web server that speaks TLS'\
+             \n   polytag labels {model} add --id use::beekeeping --name 'Keeping bees'\
+             \n   echo 'Plan the year of your bees and hives' | polytag predict {model} --plain\
+             \n\n   Your own documents: polytag import --help\n   \
+             (`cargo run --release --` stands for `polytag` where it is not installed.)\n"
+        )
+    }
+}
+
+/// Writes the sample, unless it is there.
+fn unpack(target: &Path) -> Result<(), polytag::Error> {
+    if target.join("labels.jsonl").is_file() {
+        return Ok(());
+    }
+    let folder = StagedFolder::create(target, Existing::Refuse, &[])?;
+    for (name, content) in SAMPLE {
+        let mut sink = folder.file(name)?;
+        sink.write(content)?;
+        sink.finish()?;
+    }
+    Ok(folder.commit()?)
+}
+
+fn examples(task: &Task) -> Result<Vec<Document>, polytag::Error> {
+    let mut found = Vec::new();
+    for document in task.documents(Split::Dev)? {
+        let document = document?;
+        if EXAMPLES.contains(&document.id.as_str()) {
+            found.push(document);
+        }
+    }
+    Ok(found)
+}
+
+fn show(model: &dyn Predictor, document: &Document) -> anyhow::Result<String> {
+    let space = model.label_space();
+    let rankings = model
+        .predict(&[document.passage()], &Ask { k: 5, allowed: None })
+        .map_err(polytag::Error::from)?;
+    let opening: String = document.text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let opening: String = opening.chars().take(88).collect();
+    let mut text = format!("   {}: {}\n   {opening}…\n", document.id, document.title.as_deref().unwrap_or_default());
+    for entry in rankings[0].entries() {
+        let label = space.label(entry.label);
+        let gold = if document.gold().contains(&entry.label) { '*' } else { ' ' };
+        let unseen = if space.is_seen(entry.label) { ' ' } else { '+' };
+        let why = model.explain(document.passage(), entry.label).map_err(polytag::Error::from)?;
+        let words: Vec<String> = why.reasons.iter().take(2).map(|reason| format!("{:?}", reason.words)).collect();
+        text.push_str(&format!(
+            "   {gold}{unseen} {:.2}  {:34} {:26} for {}\n",
+            entry.score,
+            label.name,
+            label.id,
+            words.join(", ")
+        ));
+    }
+    Ok(text + "\n")
+}

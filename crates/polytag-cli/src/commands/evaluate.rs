@@ -1,0 +1,91 @@
+//! `polytag evaluate`: how good a model is on a split.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use polytag::data::Split;
+use polytag::method;
+use polytag::metric::{EvaluationConfig, EvaluationPlan, Propensity, evaluate};
+
+use super::{DONE, Done};
+use crate::output;
+use crate::settings::Session;
+
+/// Measure a model on a split of a task
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  polytag evaluate MODEL tasks/eurlex --split dev
+  polytag evaluate MODEL tasks/mimic --split test --k 5,8,15 --json report.json
+
+A label is unseen where no document the model was fitted on carries it. Values are in percent, with
+95 % intervals from a bootstrap over documents. PSP weighs a label by its propensity, 1 / (1 + C (n + B)^-A).")]
+pub(crate) struct Evaluate {
+    /// The model folder
+    model: PathBuf,
+    /// The task folder
+    task: PathBuf,
+    /// The split
+    #[arg(long, default_value = "dev")]
+    split: Split,
+    /// Depths for precision, nDCG and their like
+    #[arg(long, value_delimiter = ',', value_name = "K,…")]
+    k: Option<Vec<usize>>,
+    /// Depths for recall
+    #[arg(long, value_delimiter = ',', value_name = "K,…")]
+    recall_k: Option<Vec<usize>>,
+    /// Depths for the recall of unseen labels
+    #[arg(long, value_delimiter = ',', value_name = "K,…")]
+    zsr_k: Option<Vec<usize>>,
+    /// A of the propensity
+    #[arg(long, default_value_t = Propensity::default().a)]
+    propensity_a: f64,
+    /// B of the propensity
+    #[arg(long, default_value_t = Propensity::default().b)]
+    propensity_b: f64,
+    /// Replicates of the bootstrap; 0 gives no intervals
+    #[arg(long, default_value_t = EvaluationConfig::default().replicates)]
+    replicates: usize,
+    /// Seed of the bootstrap
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Write the report as JSON to a file, or to standard output
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    json: Option<PathBuf>,
+    /// Write the report as Markdown to a file, or to standard output
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    markdown: Option<PathBuf>,
+}
+
+impl Evaluate {
+    pub(crate) fn run(&self, session: &Session) -> Done {
+        let plan = EvaluationPlan::try_from(self.config()).map_err(polytag::Error::from)?;
+        let model = method::load(&self.model)?;
+        let task = session.task(&self.task)?;
+        let report =
+            evaluate(model.as_ref(), &task, self.split, &plan, session.progress.as_ref(), &session.stop)?;
+        if let Some(path) = &self.json {
+            output::write_or_print(path, &format!("{}\n", serde_json::to_string_pretty(&report)?))?;
+        }
+        if let Some(path) = &self.markdown {
+            output::write_or_print(path, &report.to_markdown())?;
+        }
+        let printed = [&self.json, &self.markdown].iter().any(|path| path.as_deref() == Some("-".as_ref()));
+        if !printed {
+            output::print_text(&report.to_table())?;
+        }
+        Ok(DONE)
+    }
+
+    fn config(&self) -> EvaluationConfig {
+        let default = EvaluationConfig::default();
+        EvaluationConfig {
+            ks: self.k.clone().unwrap_or(default.ks),
+            recall_ks: self.recall_k.clone().unwrap_or(default.recall_ks),
+            zsr_ks: self.zsr_k.clone().unwrap_or(default.zsr_ks),
+            propensity: Propensity { a: self.propensity_a, b: self.propensity_b },
+            replicates: self.replicates,
+            seed: self.seed,
+        }
+    }
+}
