@@ -22,14 +22,19 @@ use settings::{Session, Settings};
 
 /// Tag any text with the right labels out of a very large label set that keeps changing.
 #[derive(Debug, Parser)]
-#[command(name = "polytag", version, max_term_width = 100, after_help = "\
+#[command(
+    name = "polytag",
+    version,
+    max_term_width = 100,
+    after_help = "\
 Examples:
   polytag demo                                     the whole story in a minute
   polytag fit TASK --out MODEL                     learn from a task folder
   polytag predict MODEL < docs.jsonl > tags.jsonl  tag documents
   polytag evaluate MODEL TASK --split dev          measure
 
-Exit codes: 0 done, 1 a failure of ours, 2 something to mend in the input, 130 stopped by Ctrl-C.")]
+Exit codes: 0 done, 1 a failure of ours, 2 something to mend in the input, 130 stopped by Ctrl-C."
+)]
 struct Arguments {
     #[command(flatten)]
     settings: Settings,

@@ -5,6 +5,7 @@ use std::process;
 
 use clap::Args;
 use polytag::data::{ReadOptions, Task};
+use polytag::metric::Watch;
 use polytag::progress::{Progress, Stop};
 use polytag::storage::DEFAULT_MAX_LINE;
 
@@ -50,6 +51,10 @@ impl Session {
         let mut read = ReadOptions::with_spool(std::env::temp_dir());
         read.max_line = settings.max_line_mib << 20;
         Ok(Session { progress: progress::shown(style), stop, read })
+    }
+
+    pub(crate) fn watch(&self) -> Watch<'_> {
+        Watch { progress: self.progress.as_ref(), stop: &self.stop }
     }
 
     pub(crate) fn task(&self, dir: &Path) -> Result<Task, polytag::Error> {

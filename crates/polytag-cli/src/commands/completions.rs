@@ -8,7 +8,9 @@ use crate::output;
 
 /// Print completions for a shell
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  polytag completions bash > ~/.local/share/bash-completion/completions/polytag")]
+#[command(
+    after_help = "Example:\n  polytag completions bash > ~/.local/share/bash-completion/completions/polytag"
+)]
 pub(crate) struct Completions {
     /// The shell
     shell: Shell,

@@ -42,15 +42,23 @@ impl Demo {
     pub(crate) fn run(&self, session: &Session) -> Done {
         let (task_dir, model_dir) = (self.dir.join("task"), self.dir.join("model"));
         unpack(&task_dir)?;
-        output::print_text(&format!("1. The task: packages of Debian, and the tags people gave them, in {}\n", task_dir.display()))?;
+        output::print_text(&format!(
+            "1. The task: packages of Debian, and the tags people gave them, in {}\n",
+            task_dir.display()
+        ))?;
         let task = session.task(&task_dir)?;
-        output::print_text(&format!("   {} labels, each with a name, some with a description.\n\n", task.labels().len()))?;
+        output::print_text(&format!(
+            "   {} labels, each with a name, some with a description.\n\n",
+            task.labels().len()
+        ))?;
 
         let started = Instant::now();
         let config = MethodConfig::named("lexical", &serde_json::json!({})).map_err(polytag::Error::from)?;
         let context = TrainContext { seed: 0, stop: &session.stop, progress: session.progress.as_ref() };
         let fitted = method::fit(&task, config, &model_dir, &context)?;
-        output::print_text("2. The model: words of the document against words of the label. No labelled pair is used.\n")?;
+        output::print_text(
+            "2. The model: words of the document against words of the label. No labelled pair is used.\n",
+        )?;
         output::print_text(&format!("   {}\n", fit::summary(&fitted.manifest, &model_dir, started)))?;
 
         // From the disk, as every later command will have it.
@@ -58,7 +66,9 @@ impl Demo {
         output::print_text("3. How good it is, on 300 packages it has not seen, in percent:\n")?;
         output::print_text(&self.measure(&task, model.as_ref(), session)?)?;
 
-        output::print_text("4. Three of them (* people gave it this tag, + no training document carries it):\n\n")?;
+        output::print_text(
+            "4. Three of them (* people gave it this tag, + no training document carries it):\n\n",
+        )?;
         for example in examples(&task)? {
             output::print_text(&show(model.as_ref(), &example)?)?;
         }
@@ -68,7 +78,7 @@ impl Demo {
 
     fn measure(&self, task: &Task, model: &dyn Predictor, session: &Session) -> anyhow::Result<String> {
         let plan = EvaluationPlan::try_from(EvaluationConfig::default()).map_err(polytag::Error::from)?;
-        let report = evaluate(model, task, Split::Dev, &plan, session.progress.as_ref(), &session.stop)?;
+        let report = evaluate(model, task, Split::Dev, &plan, &session.watch())?;
         let values = SHOWN.iter().filter_map(|name| Some(format!("{name} {:.1}", report.value(name)?)));
         Ok(format!(
             "   {}\n   (ZSR: how many of the tags that no training document carries were found)\n\n",
@@ -118,18 +128,19 @@ fn examples(task: &Task) -> Result<Vec<Document>, polytag::Error> {
 
 fn show(model: &dyn Predictor, document: &Document) -> anyhow::Result<String> {
     let space = model.label_space();
-    let rankings = model
-        .predict(&[document.passage()], &Ask { k: 5, allowed: None })
-        .map_err(polytag::Error::from)?;
+    let rankings =
+        model.predict(&[document.passage()], &Ask { k: 5, allowed: None }).map_err(polytag::Error::from)?;
     let opening: String = document.text.split_whitespace().collect::<Vec<_>>().join(" ");
     let opening: String = opening.chars().take(88).collect();
-    let mut text = format!("   {}: {}\n   {opening}…\n", document.id, document.title.as_deref().unwrap_or_default());
+    let mut text =
+        format!("   {}: {}\n   {opening}…\n", document.id, document.title.as_deref().unwrap_or_default());
     for entry in rankings[0].entries() {
         let label = space.label(entry.label);
         let gold = if document.gold().contains(&entry.label) { '*' } else { ' ' };
         let unseen = if space.is_seen(entry.label) { ' ' } else { '+' };
         let why = model.explain(document.passage(), entry.label).map_err(polytag::Error::from)?;
-        let words: Vec<String> = why.reasons.iter().take(2).map(|reason| format!("{:?}", reason.words)).collect();
+        let words: Vec<String> =
+            why.reasons.iter().take(2).map(|reason| format!("{:?}", reason.words)).collect();
         text.push_str(&format!(
             "   {gold}{unseen} {:.2}  {:34} {:26} for {}\n",
             entry.score,

@@ -62,8 +62,7 @@ impl Evaluate {
         let plan = EvaluationPlan::try_from(self.config()).map_err(polytag::Error::from)?;
         let model = method::load(&self.model)?;
         let task = session.task(&self.task)?;
-        let report =
-            evaluate(model.as_ref(), &task, self.split, &plan, session.progress.as_ref(), &session.stop)?;
+        let report = evaluate(model.as_ref(), &task, self.split, &plan, &session.watch())?;
         if let Some(path) = &self.json {
             output::write_or_print(path, &format!("{}\n", serde_json::to_string_pretty(&report)?))?;
         }

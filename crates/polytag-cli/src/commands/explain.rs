@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use polytag::data::Passage;
 use polytag::method;
-use polytag::predict::{Ask, Explanation, Field, Predictor};
+use polytag::predict::{Ask, Explanation, Field};
 use serde::Serialize;
 
 use super::{DONE, Done};
@@ -86,7 +86,9 @@ fn describe(entry: &Explained<'_>) -> String {
     let Explained { id, name, explanation } = entry;
     let mut text = format!("{:.3}  {name} ({id})\n", explanation.score);
     match &explanation.matched {
-        Some(matched) if matched != name => text.push_str(&format!("       through {:?}\n", shorten(matched))),
+        Some(matched) if matched != name => {
+            text.push_str(&format!("       through {:?}\n", shorten(matched)))
+        }
         Some(_) => {}
         None => text.push_str("       nothing in the text speaks for it\n"),
     }

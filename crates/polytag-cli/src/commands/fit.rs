@@ -94,9 +94,9 @@ fn settings(file: Option<&PathBuf>, set: &[String]) -> anyhow::Result<Value> {
         }
     };
     for setting in set {
-        let (name, value) = setting
-            .split_once('=')
-            .ok_or_else(|| user_error(format!("--set {setting}: write NAME=VALUE, for example --set ngrams=2")))?;
+        let (name, value) = setting.split_once('=').ok_or_else(|| {
+            user_error(format!("--set {setting}: write NAME=VALUE, for example --set ngrams=2"))
+        })?;
         // What is not JSON is a string: stem=german needs no quotes.
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
         settings.insert(name.to_owned(), value);

@@ -70,7 +70,11 @@ pub(crate) fn describe(name: &str, statistics: &Statistics) -> String {
             ));
         }
         if split.empty > 0 {
-            text.push_str(&format!("\n  note: {} documents of {} say nothing\n", count(split.empty), split.split));
+            text.push_str(&format!(
+                "\n  note: {} documents of {} say nothing\n",
+                count(split.empty),
+                split.split
+            ));
         }
     }
     if statistics.problem_count > 0 {

@@ -45,7 +45,9 @@ enum Action {
         json: bool,
     },
     /// Add one label, or all of a file
-    #[command(after_help = "Examples:\n  polytag labels MODEL add --id ID --name NAME [--description D] [--alias A]\n  polytag labels MODEL add FILE.jsonl")]
+    #[command(
+        after_help = "Examples:\n  polytag labels MODEL add --id ID --name NAME [--description D] [--alias A]\n  polytag labels MODEL add FILE.jsonl"
+    )]
     Add(Add),
     /// Take labels out
     #[command(after_help = "Example:\n  polytag labels MODEL remove 9000 9001")]
@@ -130,7 +132,8 @@ impl Labels {
         let mut table = Table::default();
         table.row(["id", "name", "training documents"]);
         for entry in listed {
-            let documents = if entry.seen { count(entry.train_documents.into()) } else { "unseen".to_owned() };
+            let documents =
+                if entry.seen { count(entry.train_documents.into()) } else { "unseen".to_owned() };
             table.row([entry.label.id.clone(), entry.label.name.clone(), documents]);
         }
         output::print_text(&table.render(0))?;
@@ -153,7 +156,8 @@ impl Add {
         let mut lines = Lines::open(path, session.read.max_line).map_err(polytag::Error::from)?;
         let mut changes = Vec::new();
         while let Some(line) = lines.next_line().map_err(polytag::Error::from)? {
-            let label = Label::parse(line.text, || Place::line(path, line.number)).map_err(polytag::Error::from)?;
+            let label =
+                Label::parse(line.text, || Place::line(path, line.number)).map_err(polytag::Error::from)?;
             changes.push(LabelChange::Add { label });
         }
         if changes.is_empty() {

@@ -79,7 +79,8 @@ impl Predict {
             return Err(user_error("--k 0 asks for no label; say at least 1"));
         }
         let model = method::load(&self.model)?;
-        let allowed = self.allow.as_deref().map(|path| read_allowed(path, model.label_space(), session)).transpose()?;
+        let allowed =
+            self.allow.as_deref().map(|path| read_allowed(path, model.label_space(), session)).transpose()?;
         let ask = Ask { k: self.k, allowed: allowed.as_ref() };
         let (name, input): (PathBuf, Box<dyn BufRead + Send>) = match &self.input {
             Some(path) => (path.clone(), storage::open(path).map_err(polytag::Error::from)?),
@@ -152,8 +153,10 @@ impl Predict {
         ask: &Ask<'_>,
         out: &mut output::Lines,
     ) -> anyhow::Result<()> {
-        let passages: Vec<Passage<'_>> =
-            batch.iter().map(|document| Passage { title: document.title.as_deref(), text: &document.text }).collect();
+        let passages: Vec<Passage<'_>> = batch
+            .iter()
+            .map(|document| Passage { title: document.title.as_deref(), text: &document.text })
+            .collect();
         let rankings = model.predict(&passages, ask).map_err(polytag::Error::from)?;
         for (document, ranking) in batch.iter().zip(&rankings) {
             let labels = self.tagged(model.label_space(), ranking);
@@ -167,7 +170,12 @@ impl Predict {
         let kept = ranking.entries().iter().filter(|entry| entry.score >= threshold);
         kept.map(|entry| {
             let label = space.label(entry.label);
-            TaggedLabel { id: &label.id, name: &label.name, score: entry.score, seen: space.is_seen(entry.label) }
+            TaggedLabel {
+                id: &label.id,
+                name: &label.name,
+                score: entry.score,
+                seen: space.is_seen(entry.label),
+            }
         })
         .collect()
     }

@@ -37,9 +37,10 @@ mod per_label; // metrics that look at each label over all documents, and then e
 mod coverage;
 mod macro_average;
 
+mod evaluate;
 mod evaluation; // all of them together
 mod report; // what came out
-mod report_text; // the same for people
+mod report_text; // the same for people // a model run over a split
 
 #[cfg(test)]
 mod fixture;
@@ -51,6 +52,7 @@ pub use case::Case;
 pub use config::{Cutoffs, EvaluationConfig, EvaluationPlan};
 pub use coverage::Coverage;
 pub use error::MetricError;
+pub use evaluate::{Watch, evaluate};
 pub use evaluation::{Evaluation, EvaluationTally};
 pub use macro_average::MacroAverage;
 pub use ndcg::Ndcg;
