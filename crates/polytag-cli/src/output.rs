@@ -9,7 +9,7 @@ use serde::Serialize;
 /// Where a stream of lines goes.
 pub(crate) enum Lines {
     Stdout(io::BufWriter<io::Stdout>),
-    File(StagedFile),
+    File(Box<StagedFile>),
 }
 
 impl Lines {
@@ -17,7 +17,7 @@ impl Lines {
     pub(crate) fn to(path: Option<&Path>, inputs: &[&Path]) -> Result<Lines, polytag::Error> {
         match path {
             None => Ok(Lines::Stdout(io::BufWriter::new(io::stdout()))),
-            Some(path) => Ok(Lines::File(StagedFile::create(path, inputs)?)),
+            Some(path) => Ok(Lines::File(Box::new(StagedFile::create(path, inputs)?))),
         }
     }
 

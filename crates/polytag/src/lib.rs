@@ -10,18 +10,18 @@
 //! up no thread pool. It reports through [`progress::Progress`] and stops when told to.
 
 pub mod ids; // DocId and LabelId: what is counted, and never confused
-pub mod progress;
-pub mod ranking; // scored labels, finite and ordered // how long work is watched and stopped
+pub mod ranking; // scored labels, finite and ordered
+pub mod progress; // how long work is watched and stopped
 
-pub mod artifact; // the model folder: checked when read, whole when written
-pub mod data; // task folder in: documents, labels, splits, statistics, importers
-pub mod index; // the best labels for a vector
-pub mod method; // how labels are found: one file or folder a method
-pub mod metric;
-pub mod predict; // the seam between a fitted method and everyone who asks it
-pub mod sparse; // vectors out of words
 pub mod storage; // bytes in and out: decompression, bounded lines, folders written whole
-pub mod text; // words out of text // how well they were found
+pub mod data; // task folder in: documents, labels, splits, statistics, importers
+pub mod text; // words out of text
+pub mod sparse; // vectors out of words
+pub mod index; // the best labels for a vector
+pub mod artifact; // the model folder: checked when read, whole when written
+pub mod predict; // the seam between a fitted method and everyone who asks it
+pub mod method; // how labels are found: one file or folder a method
+pub mod metric; // how well they were found
 
 mod error;
 

@@ -3,8 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use polytag::data::import::annif::Annif;
+use polytag::data::import::csv::Csv;
 use polytag::data::import::debian::{DEFAULT_LISTS, Debian, DebianConfig, DebianLabels};
+use polytag::data::import::eurlex57k::Eurlex57k;
+use polytag::data::import::lightxml::LightXml;
+use polytag::data::import::skos::Skos;
 use polytag::data::import::wordnet::{DEFAULT_WORDNET, Wordnet, WordnetConfig};
+use polytag::data::import::xc::Xc;
 use polytag::data::import::{ImportContext, Importer, Shares, import};
 use polytag::data::{Share, TaskSummary};
 
@@ -31,6 +37,88 @@ pub(crate) struct Import {
 
 #[derive(Debug, Subcommand)]
 enum Format {
+    /// EU laws as one JSON file each, with EuroVoc concepts
+    #[command(after_help = "\
+Example:
+  polytag import eurlex57k EURLEX57K tasks/eurlex
+
+IN holds the folders train, dev and test, and the concept file EURLEX57K.json.")]
+    Eurlex57k {
+        #[command(flatten)]
+        places: Places,
+        /// The concept file, where it is called something else
+        #[arg(long, value_name = "FILE")]
+        concepts: Option<PathBuf>,
+    },
+    /// The Extreme Classification Repository: sparse rows, or titles and contents
+    #[command(after_help = "\
+Examples:
+  polytag import xc LF-Amazon-131K tasks/amazon      trn.json.gz, tst.json.gz, lbl.json.gz
+  polytag import xc Eurlex-4K tasks/eurlex4k         train.txt, test.txt, Y.txt
+
+Sparse rows hold no text: the names of their features stand for it, and without label names no method can
+read what a label means.")]
+    Xc {
+        #[command(flatten)]
+        places: Places,
+        /// The rows to train on, where they are not in train.txt
+        #[arg(long, value_name = "FILE")]
+        train: Option<PathBuf>,
+        /// The rows to test on, where they are not in test.txt
+        #[arg(long, value_name = "FILE")]
+        test: Option<PathBuf>,
+        /// Names of the features, one a line, where they are not in Xf.txt
+        #[arg(long, value_name = "FILE")]
+        features: Option<PathBuf>,
+        /// Names of the labels, one a line, where they are not in Y.txt
+        #[arg(long, value_name = "FILE")]
+        labels: Option<PathBuf>,
+    },
+    /// One text a line beside one list of labels a line
+    #[command(after_help = "\
+Example:
+  polytag import lightxml Wiki10-31K tasks/wiki10
+
+IN holds train_texts.txt, train_labels.txt, test_texts.txt and test_labels.txt.")]
+    Lightxml {
+        #[command(flatten)]
+        places: Places,
+        /// Names of the labels: `label TAB name`, or a name a line
+        #[arg(long, value_name = "FILE")]
+        label_map: Option<PathBuf>,
+    },
+    /// Annif's corpora: TSV files, or folders of texts with their subjects
+    #[command(after_help = "\
+Examples:
+  polytag import annif corpus tasks/yso --vocabulary yso-skos.ttl --language fi
+  polytag import annif jyu-theses tasks/theses --vocabulary yso.rdf")]
+    Annif {
+        #[command(flatten)]
+        places: Places,
+        /// The vocabulary: SKOS in Turtle or RDF/XML, or Annif's TSV or CSV
+        #[arg(long, value_name = "FILE")]
+        vocabulary: Option<PathBuf>,
+        /// The language of names and descriptions
+        #[arg(long, default_value = "en")]
+        language: String,
+        #[command(flatten)]
+        shares: ShareArguments,
+    },
+    /// A SKOS thesaurus, as labels without documents
+    #[command(after_help = "Example:\n  polytag import skos eurovoc.rdf tasks/eurovoc --language de")]
+    Skos {
+        #[command(flatten)]
+        places: Places,
+        /// The language of names and descriptions
+        #[arg(long, default_value = "en")]
+        language: String,
+    },
+    /// Tables with a header
+    #[command(after_help = "\
+Examples:
+  polytag import csv products.csv tasks/shop --text-column description --labels-column categories
+  polytag import csv notes.tsv tasks/notes --label-file codes.csv --label-separator '|'")]
+    Csv(CsvArguments),
     /// Packages of the machine's own apt lists
     #[command(after_help = "\
 Examples:
@@ -58,6 +146,78 @@ Examples:
     },
 }
 
+#[derive(Debug, Args)]
+struct CsvArguments {
+    #[command(flatten)]
+    places: Places,
+    /// The column of ids; unless given, `id`, or else the number of the row
+    #[arg(long, value_name = "NAME")]
+    id_column: Option<String>,
+    /// The column of titles; unless given, `title`, if there is one
+    #[arg(long, value_name = "NAME")]
+    title_column: Option<String>,
+    /// The column of texts
+    #[arg(long, value_name = "NAME", default_value = "text")]
+    text_column: String,
+    /// The column of labels; unless given, `labels`, if there is one
+    #[arg(long, value_name = "NAME")]
+    labels_column: Option<String>,
+    /// The column that says train, dev or test; unless given, splits are drawn
+    #[arg(long, value_name = "NAME")]
+    split_column: Option<String>,
+    /// What stands between fields; unless given, a tab for .tsv, else a comma
+    #[arg(long, value_name = "CHARACTER")]
+    delimiter: Option<char>,
+    /// What stands between the labels of a document
+    #[arg(long, value_name = "TEXT", default_value = ";")]
+    label_separator: String,
+    /// A table or JSON lines with the labels' id, name, description, aliases and parents
+    #[arg(long, value_name = "FILE")]
+    label_file: Option<PathBuf>,
+    /// Quotation marks are ordinary characters
+    #[arg(long)]
+    no_quoting: bool,
+    #[command(flatten)]
+    shares: ShareArguments,
+}
+
+impl CsvArguments {
+    fn importer(&self) -> Csv {
+        Csv {
+            id: self.id_column.clone(),
+            title: self.title_column.clone(),
+            text: self.text_column.clone(),
+            labels: self.labels_column.clone(),
+            split: self.split_column.clone(),
+            delimiter: self.delimiter,
+            quoting: !self.no_quoting,
+            label_separator: self.label_separator.clone(),
+            label_file: self.label_file.clone(),
+            shares: self.shares.shares(),
+        }
+    }
+}
+
+/// A source and a target.
+type FromTo<'a> = (&'a Path, &'a Path);
+
+/// Where to read and where to write.
+#[derive(Debug, Args)]
+struct Places {
+    /// The source
+    #[arg(value_name = "IN")]
+    source: PathBuf,
+    /// The task folder to write
+    #[arg(value_name = "OUT")]
+    target: PathBuf,
+}
+
+impl Places {
+    fn pair(&self) -> FromTo<'_> {
+        (&self.source, &self.target)
+    }
+}
+
 /// A source that has a usual place, and the folder to write.
 #[derive(Debug, Args)]
 struct DefaultPlaces {
@@ -67,7 +227,7 @@ struct DefaultPlaces {
 }
 
 impl DefaultPlaces {
-    fn pair<'a>(&'a self, usual: &'a str) -> (&'a Path, &'a Path) {
+    fn pair<'a>(&'a self, usual: &'a str) -> FromTo<'a> {
         match &self.places[..] {
             [source, target] => (source, target),
             places => (Path::new(usual), &places[0]),
@@ -97,7 +257,7 @@ impl ShareArguments {
 
 impl Import {
     pub(crate) fn run(&self, session: &Session) -> Done {
-        let (importer, source, target) = self.format.importer()?;
+        let (importer, (source, target)) = self.format.importer()?;
         let context = ImportContext {
             progress: session.progress.as_ref(),
             stop: &session.stop,
@@ -116,17 +276,35 @@ impl Import {
 
 impl Format {
     /// The importer, its source and its target.
-    fn importer(&self) -> Result<(Box<dyn Importer>, &Path, &Path), polytag::Error> {
+    fn importer(&self) -> Result<(Box<dyn Importer>, FromTo<'_>), polytag::Error> {
         Ok(match self {
+            Format::Eurlex57k { places, concepts } => {
+                (Box::new(Eurlex57k { concepts: concepts.clone() }), places.pair())
+            }
+            Format::Xc { places, train, test, features, labels } => {
+                let (train, test) = (train.clone(), test.clone());
+                let importer = Xc { train, test, features: features.clone(), labels: labels.clone() };
+                (Box::new(importer), places.pair())
+            }
+            Format::Lightxml { places, label_map } => {
+                (Box::new(LightXml { label_map: label_map.clone() }), places.pair())
+            }
+            Format::Annif { places, vocabulary, language, shares } => {
+                let (vocabulary, language) = (vocabulary.clone(), language.clone());
+                (Box::new(Annif { vocabulary, language, shares: shares.shares() }), places.pair())
+            }
+            Format::Skos { places, language } => {
+                (Box::new(Skos { language: language.clone() }), places.pair())
+            }
+            Format::Csv(arguments) => (Box::new(arguments.importer()), arguments.places.pair()),
             Format::Debian { places, labels, vocabulary, shares } => {
-                let (source, target) = places.pair(DEFAULT_LISTS);
-                let config =
-                    DebianConfig { labels: *labels, vocabulary: vocabulary.clone(), shares: shares.shares() };
-                (Box::new(Debian::try_from(config)?), source, target)
+                let (labels, vocabulary) = (*labels, vocabulary.clone());
+                let config = DebianConfig { labels, vocabulary, shares: shares.shares() };
+                (Box::new(Debian::try_from(config)?), places.pair(DEFAULT_LISTS))
             }
             Format::Wordnet { places, shares } => {
-                let (source, target) = places.pair(DEFAULT_WORDNET);
-                (Box::new(Wordnet::try_from(WordnetConfig { shares: shares.shares() })?), source, target)
+                let importer = Wordnet::try_from(WordnetConfig { shares: shares.shares() })?;
+                (Box::new(importer), places.pair(DEFAULT_WORDNET))
             }
         })
     }

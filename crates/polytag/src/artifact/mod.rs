@@ -11,13 +11,13 @@
 //! labels.log            changes to the labels since, one checksummed line each
 //! ```
 
-mod error;
-mod folder;
-mod label_log;
-mod label_table;
-mod manifest;
-mod tensors;
-mod writer;
+mod error; // what can be wrong with a folder
+mod manifest; // what it holds
+mod tensors; // arrays of numbers in it
+mod label_table; // the labels in it
+mod writer; // how it is written
+mod folder; // how it is read
+mod label_log; // what changed since
 
 pub use error::ArtifactError;
 pub use folder::ModelFolder;

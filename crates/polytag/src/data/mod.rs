@@ -5,21 +5,21 @@
 //! after the other ([`DocumentReader`]) or by position ([`Dataset`]); [`Statistics`] over them; new
 //! task folders made by [`split`] or by an [`import`]er. Every complaint names file, line and remedy.
 
-pub mod import;
-pub mod split;
+mod error; // what can be wrong with a task
+mod label; // what a label says
+mod space; // all labels, and which of them training has seen
+mod change; // labels that come and go
+mod document; // what a document says
+mod record; // lines of JSON
+mod reader; // documents one after the other
+mod task; // the folder
+mod dataset; // documents by position
+mod statistics; // what a task holds
+mod writer; // new task folders, whole or not at all
+mod share; // parts of a whole
 
-mod change;
-mod dataset;
-mod document;
-mod error;
-mod label;
-mod reader;
-mod record;
-mod share;
-mod space;
-mod statistics;
-mod task;
-mod writer;
+pub mod split; // tasks with less supervision
+pub mod import; // tasks from foreign formats
 
 pub use change::LabelChange;
 pub use dataset::{Dataset, FileDataset, LabelsOnly};

@@ -115,7 +115,8 @@ fn required_id(id: Option<Id>, place: &impl Fn() -> Place) -> Result<String, Dat
 }
 
 /// An id written as a string or as a whole number.
-struct Id(String);
+#[derive(Clone, Debug)]
+pub(super) struct Id(pub(super) String);
 
 impl<'de> Deserialize<'de> for Id {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Id, D::Error> {

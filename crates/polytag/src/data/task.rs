@@ -143,7 +143,7 @@ impl Task {
 }
 
 /// Finds `name` in `dir`, plain or compressed.
-fn find(dir: &Path, name: &str) -> Result<Option<PathBuf>, DataError> {
+pub(super) fn find(dir: &Path, name: &str) -> Result<Option<PathBuf>, DataError> {
     let mut found = compressed_variants(dir, name);
     if found.len() > 1 {
         let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -66,6 +66,13 @@ impl TaskWriter {
                 remedy: "name it in the source",
             });
         }
+        if label.id.is_empty() {
+            return Err(DataError::Field {
+                place: self.place("labels.jsonl"),
+                problem: format!("the label {:?} would have no id", label.name),
+                remedy: "give it one in the source",
+            });
+        }
         if !self.described.insert(label.id.clone()) {
             return Ok(false);
         }
@@ -88,6 +95,13 @@ impl TaskWriter {
             }
         };
         file.documents += 1;
+        if document.id.is_empty() {
+            return Err(DataError::Field {
+                place: Place::line(&self.target.join(split.file_name()), file.documents),
+                problem: "the document would have no id".to_owned(),
+                remedy: "give it one in the source",
+            });
+        }
         if let Some(first) = file.ids.note(&document.id, file.documents) {
             return Err(DataError::DuplicateId {
                 place: Place::line(&self.target.join(split.file_name()), file.documents),
@@ -145,5 +159,22 @@ impl TaskWriter {
 
     fn place(&self, name: &str) -> Place {
         Place::file(&self.target.join(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_read_back_is_not_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut task = TaskWriter::create(&dir.path().join("task"), &[]).unwrap();
+        let complaint = task.label(Label::new("", "A")).unwrap_err().to_string();
+        assert!(complaint.contains("the label \"A\" would have no id"));
+        assert!(task.label(Label::new("a", " ")).unwrap_err().to_string().contains("would have no name"));
+        let nameless = DocumentRecord::default();
+        let complaint = task.document(Split::Train, &nameless).unwrap_err().to_string();
+        assert!(complaint.contains("train.jsonl, line 1: the document would have no id"));
     }
 }

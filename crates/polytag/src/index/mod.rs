@@ -4,7 +4,7 @@
 //! best `k` labels, exactly, out of all of them or an allowed part. A sparse query is answered by
 //! [`Inverted`].
 
-mod inverted;
+mod inverted; // sparse, exact
 
 pub use inverted::{FormEntry, Inverted, Query, SearchScratch};
 

@@ -4,10 +4,10 @@
 //! preset: a complete configuration, of which parts can be overridden. [`fit`] runs a method over a
 //! task and writes the model folder; [`load`] reads one back, with the labels added since.
 
-mod config;
-mod error;
-mod lexical;
-mod run;
+mod error; // why a method could not be fitted
+mod lexical; // words of the document against words of the label
+mod config; // methods by name
+mod run; // from a task to a model folder and back
 
 pub use config::{METHODS, MethodConfig};
 pub use error::MethodError;

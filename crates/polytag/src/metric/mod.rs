@@ -37,10 +37,10 @@ mod per_label; // metrics that look at each label over all documents, and then e
 mod coverage;
 mod macro_average;
 
-mod evaluate;
 mod evaluation; // all of them together
 mod report; // what came out
-mod report_text; // the same for people // a model run over a split
+mod report_text; // the same for people
+mod evaluate; // a model run over a split
 
 #[cfg(test)]
 mod fixture;

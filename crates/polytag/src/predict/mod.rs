@@ -3,7 +3,7 @@
 //! Passages enter in batches; a ranking a passage leaves. Labels can be added, removed and renamed
 //! at any time, and each answer can be explained.
 
-mod explanation;
+mod explanation; // why a label was given
 
 pub use explanation::{Explanation, Field, Reason};
 

@@ -4,9 +4,9 @@
 //! [`Tfidf`]. Work runs in parallel over fixed chunks, so that results do not depend on the number
 //! of threads, and memory grows with the vocabulary and the result alone.
 
-mod csr;
-mod tfidf;
-mod vocabulary;
+mod vocabulary; // terms and their numbers
+mod csr; // sparse matrices
+mod tfidf; // how much a term says
 
 pub use csr::{Csr, CsrError, Row};
 pub use tfidf::{Tfidf, TfidfConfig, TfidfError};

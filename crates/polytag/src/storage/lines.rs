@@ -28,6 +28,7 @@ pub struct Lines {
     buffer: Vec<u8>,
     number: u64,
     max_line: usize,
+    keeps_blank: bool,
     ended: bool,
 }
 
@@ -39,7 +40,21 @@ impl Lines {
 
     /// Reads `input`; `path` is only its name in errors.
     pub fn new(path: &Path, input: Box<dyn BufRead + Send>, max_line: usize) -> Lines {
-        Lines { path: path.to_owned(), input, buffer: Vec::new(), number: 0, max_line, ended: false }
+        Lines {
+            path: path.to_owned(),
+            input,
+            buffer: Vec::new(),
+            number: 0,
+            max_line,
+            keeps_blank: false,
+            ended: false,
+        }
+    }
+
+    /// Hands blank lines out too, for files whose lines belong to the lines of another file.
+    pub fn keeping_blank(mut self) -> Lines {
+        self.keeps_blank = true;
+        self
     }
 
     /// The file's name.
@@ -47,13 +62,15 @@ impl Lines {
         &self.path
     }
 
-    /// The next line that is not blank, or `None` at the end.
+    /// The next line, or `None` at the end. Blank lines are passed over, though counted, unless
+    /// [`keeping_blank`](Lines::keeping_blank) was asked for. A line break at the very end starts no
+    /// further line.
     pub fn next_line(&mut self) -> Result<Option<Line<'_>>, StorageError> {
         loop {
             if self.ended || !self.fill()? {
                 return Ok(None);
             }
-            if !self.buffer.iter().all(u8::is_ascii_whitespace) {
+            if self.keeps_blank || !self.buffer.iter().all(u8::is_ascii_whitespace) {
                 break;
             }
         }
@@ -131,6 +148,13 @@ mod tests {
     fn breaks_blanks_and_marks_are_dropped_and_numbers_kept() {
         let read = all(lines(b"\xef\xbb\xbfone\r\n\n  \ntwo\nthree", 100));
         assert_eq!(read, [Ok((1, "one".into())), Ok((4, "two".into())), Ok((5, "three".into()))]);
+    }
+
+    #[test]
+    fn blank_lines_are_kept_on_request() {
+        let read = all(lines(b"one\n\n \ntwo\n", 100).keeping_blank());
+        let texts: Vec<String> = read.into_iter().map(|line| line.unwrap().1).collect();
+        assert_eq!(texts, ["one", "", " ", "two"]);
     }
 
     #[test]

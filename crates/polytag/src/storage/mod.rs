@@ -1,15 +1,17 @@
 //! Bytes in and out.
 //!
 //! Paths enter. What leaves is either lines of checked UTF-8, however the file was compressed and
-//! however long its lines are ([`open`], [`Lines`]), or a folder or file that is on disk whole or
+//! however long its lines are ([`open`], [`Lines`], and [`Metered`] for parsers that read on their own), or a folder or file that is on disk whole or
 //! not at all ([`StagedFolder`], [`StagedFile`]). Nothing here knows what the bytes mean.
 
 mod error;
 mod lines;
+mod metered;
 mod open;
 mod staged;
 
 pub use error::StorageError;
 pub use lines::{DEFAULT_MAX_LINE, Line, Lines};
-pub use open::{Compression, Sink, compressed_variants, create, open, read_bounded};
+pub use metered::{Meter, Metered};
+pub use open::{Compression, Sink, compressed_variants, create, decode_error, open, read_bounded};
 pub use staged::{Existing, StagedFile, StagedFolder};

@@ -93,7 +93,7 @@ fn buffered(read: impl Read + Send + 'static) -> Box<dyn BufRead + Send> {
 }
 
 /// Gives an error that a reader from [`open`] returned its place and meaning.
-pub(super) fn decode_error(path: &Path, error: io::Error) -> StorageError {
+pub fn decode_error(path: &Path, error: io::Error) -> StorageError {
     let format = File::open(path)
         .and_then(|mut file| {
             let mut head = [0; 4];

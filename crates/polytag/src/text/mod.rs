@@ -4,9 +4,9 @@
 //! and runs of up to n of them. Everything that compares words, from TF-IDF to explanations, cuts
 //! text here, so that a document and a label agree on what a word is.
 
-mod analyzer;
-mod stem;
-mod words;
+mod words; // where words begin and end
+mod stem; // what is left of them
+mod analyzer; // terms out of text
 
 pub use analyzer::{Analyzer, AnalyzerConfig, AnalyzerError, Scratch};
 pub use stem::Language;

@@ -3,20 +3,28 @@
 //! An [`Importer`] reads its source as a stream and hands documents and labels to a
 //! [`TaskWriter`], which checks them and puts the folder in place when all of it is there.
 
+pub mod eurlex57k; // EU laws as one JSON file each, with EuroVoc concepts
+pub mod xc; // the Extreme Classification Repository: sparse rows, or titles and contents
+pub mod lightxml; // one text a line beside one list of labels a line
+pub mod skos; // a thesaurus, as labels without documents
+pub mod annif; // Annif's corpora, with their vocabulary
+pub mod csv; // tables with a header
 pub mod debian; // apt's package lists
 pub mod wordnet; // the lexical database
 
+mod intake; // what importers share: splits by name, unique ids, warnings
 #[cfg(test)]
 mod testing;
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::error::DataError;
 use super::task::Split;
 use super::writer::{TaskSummary, TaskWriter};
-use crate::progress::{Progress, Stop};
+use crate::progress::{Event, Progress, Stop};
 
 /// What an importer may use besides its source.
 pub struct ImportContext<'a> {
@@ -29,6 +37,11 @@ pub struct ImportContext<'a> {
 }
 
 impl ImportContext<'_> {
+    /// Tells the user something, though the work goes on.
+    pub fn warn(&self, message: &str) {
+        self.progress.report(Event::Warned(message));
+    }
+
     /// An error if the work was asked to stop.
     pub fn check_stop(&self) -> Result<(), DataError> {
         if self.stop.is_asked() { Err(DataError::Stopped) } else { Ok(()) }
@@ -36,6 +49,36 @@ impl ImportContext<'_> {
 }
 
 /// Turns a foreign format into a task.
+///
+/// ```
+/// use std::path::Path;
+/// use polytag::data::import::{ImportContext, Importer, import};
+/// use polytag::data::{DataError, Label, TaskWriter};
+/// use polytag::progress::{Silent, Stop};
+///
+/// /// A label a line.
+/// struct Words;
+/// impl Importer for Words {
+///     fn import(
+///         &self,
+///         source: &Path,
+///         task: &mut TaskWriter,
+///         context: &ImportContext<'_>,
+///     ) -> Result<(), DataError> {
+///         let mut lines = polytag::storage::Lines::open(source, context.max_line)?;
+///         while let Some(line) = lines.next_line()? {
+///             task.label(Label::new(line.text, line.text))?;
+///         }
+///         Ok(())
+///     }
+/// }
+/// let dir = tempfile::tempdir()?;
+/// std::fs::write(dir.path().join("words.txt"), "glue\nrail\n")?;
+/// let context = ImportContext { progress: &Silent, stop: &Stop::default(), max_line: 1000 };
+/// let summary = import(&Words, &dir.path().join("words.txt"), &dir.path().join("task"), &context)?;
+/// assert_eq!(summary.labels, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Importer {
     /// Reads `source` into `task`.
     fn import(
@@ -61,7 +104,8 @@ pub fn import(
 /// Which share of the documents goes to dev and to test, for sources that have no splits of their own.
 ///
 /// A document's split depends on its id and the seed alone: more documents move none of the old ones.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Shares {
     /// Share of dev, between 0 and 1.
     pub dev: f64,

@@ -1,0 +1,319 @@
+//! What importers share on the way from a source into a [`TaskWriter`].
+//!
+//! Documents enter as records; they leave for the task with each label once, after the stop flag
+//! was asked and the count reported. Here too: splits by name, sorted folders, ids made unique.
+
+use std::collections::hash_map::Entry;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::ImportContext;
+use crate::data::error::{DataError, Place};
+use crate::data::label::Label;
+use crate::data::record::DocumentRecord;
+use crate::data::task::Split;
+use crate::data::writer::TaskWriter;
+use crate::progress::Event;
+use crate::storage::StorageError;
+
+/// Documents and labels on their way into a task, watched.
+pub(super) struct Intake<'a> {
+    task: &'a mut TaskWriter,
+    pub(super) context: &'a ImportContext<'a>,
+    documents: u64,
+}
+
+impl<'a> Intake<'a> {
+    pub(super) fn new(task: &'a mut TaskWriter, context: &'a ImportContext<'a>) -> Intake<'a> {
+        context.progress.report(Event::Started { stage: "importing documents", total: None });
+        Intake { task, context, documents: 0 }
+    }
+
+    /// Adds a document; a label it carries twice counts once.
+    pub(super) fn document(&mut self, split: Split, mut record: DocumentRecord) -> Result<(), DataError> {
+        self.context.check_stop()?;
+        if let Some(labels) = &mut record.labels {
+            let mut seen = FxHashSet::default();
+            labels.retain(|label| seen.insert(label.clone()));
+        }
+        self.task.document(split, &record)?;
+        self.documents += 1;
+        if self.documents.is_multiple_of(1000) {
+            self.context.progress.report(Event::Advanced(1000));
+        }
+        Ok(())
+    }
+
+    /// Describes a label; false where that was done before.
+    pub(super) fn label(&mut self, label: Label) -> Result<bool, DataError> {
+        self.context.check_stop()?;
+        self.task.label(label)
+    }
+
+    /// Whether the label has been described.
+    pub(super) fn has_label(&self, id: &str) -> bool {
+        self.task.has_label(id)
+    }
+
+    /// Describes the labels that documents carry and nothing described, and says how many they were.
+    pub(super) fn describe_rest(
+        &mut self,
+        mut describe: impl FnMut(&str) -> Label,
+    ) -> Result<usize, DataError> {
+        let missing = self.task.undescribed();
+        for id in &missing {
+            self.task.label(describe(id))?;
+        }
+        Ok(missing.len())
+    }
+
+    /// Ends the stage; an error where the source held no document.
+    pub(super) fn finish(self, source: &Path, expected: &'static str) -> Result<(), DataError> {
+        self.context.progress.report(Event::Advanced(self.documents % 1000));
+        self.context.progress.report(Event::Finished);
+        if self.documents == 0 {
+            return Err(DataError::Empty { path: source.to_owned(), expected });
+        }
+        Ok(())
+    }
+}
+
+/// Ids as they come, changed where one was given out before: `x`, `x-2`, `x-3`.
+///
+/// Memory: some 40 bytes an id, as hashes of 128 bits stand for them.
+#[derive(Default)]
+pub(super) struct UniqueIds {
+    /// Each id given out, with the number its last copy got.
+    taken: FxHashMap<u128, u64>,
+    /// How many were changed.
+    pub(super) changed: u64,
+}
+
+impl UniqueIds {
+    pub(super) fn make(&mut self, id: String) -> String {
+        let hash = xxh3_128(id.as_bytes());
+        let Some(last) = self.taken.get(&hash) else {
+            self.taken.insert(hash, 1);
+            return id;
+        };
+        self.changed += 1;
+        let mut copy = *last;
+        loop {
+            copy += 1;
+            let candidate = format!("{id}-{copy}");
+            if let Entry::Vacant(entry) = self.taken.entry(xxh3_128(candidate.as_bytes())) {
+                entry.insert(1);
+                self.taken.insert(hash, copy);
+                return candidate;
+            }
+        }
+    }
+}
+
+/// A fault in a foreign format.
+pub(super) fn malformed(place: Place, problem: impl Into<String>, remedy: impl Into<String>) -> DataError {
+    DataError::Malformed { place, problem: problem.into(), remedy: remedy.into() }
+}
+
+/// The split that a folder or a column calls by this word.
+pub(super) fn split_named(word: &str) -> Option<Split> {
+    match word.trim().to_lowercase().as_str() {
+        "train" | "trn" | "training" => Some(Split::Train),
+        "dev" | "val" | "valid" | "validate" | "validation" | "development" => Some(Split::Dev),
+        "test" | "tst" | "testing" => Some(Split::Test),
+        _ => None,
+    }
+}
+
+/// The split that one of the words of a file's name speaks of: `yso-train-2.tsv`.
+///
+/// Words, not letters: `latest.tsv` is no test set.
+pub(super) fn split_in_name(name: &str) -> Option<Split> {
+    let words = name.split(|c: char| !c.is_ascii_alphabetic());
+    words.into_iter().find_map(|word| {
+        let word = word.to_lowercase();
+        let starts = |stems: &[&str]| stems.iter().any(|stem| word.starts_with(stem));
+        if starts(&["train", "trn"]) || word.ends_with("train") {
+            Some(Split::Train)
+        } else if starts(&["dev", "valid"]) {
+            Some(Split::Dev)
+        } else if starts(&["test", "tst"]) {
+            Some(Split::Test)
+        } else {
+            None
+        }
+    })
+}
+
+/// What lies in `dir`, hidden names aside, in order of names, so that every run sees the same order.
+pub(super) fn sorted_entries(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(dir).map_err(StorageError::io(dir, "read"))? {
+        let path = entry.map_err(StorageError::io(dir, "read"))?.path();
+        if !file_name(&path).starts_with('.') {
+            paths.push(path);
+        }
+    }
+    paths.sort_unstable();
+    Ok(paths)
+}
+
+/// The last piece of a path, for a person.
+pub(super) fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The name of a file without the ending of its compression: `a.tsv` for `a.tsv.gz`.
+pub(super) fn plain_name(path: &Path) -> String {
+    let name = file_name(path);
+    [".gz", ".zst"].iter().find_map(|ext| name.strip_suffix(ext)).unwrap_or(&name).to_owned()
+}
+
+/// Text that must be UTF-8; the error names the line of the first byte that is not.
+pub(super) fn utf8<'a>(bytes: &'a [u8], path: &Path) -> Result<&'a str, DataError> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    std::str::from_utf8(bytes).map_err(|error| {
+        let before = &bytes[..error.valid_up_to()];
+        let start = memchr::memrchr(b'\n', before).map_or(0, |at| at + 1);
+        let line = memchr::memchr_iter(b'\n', before).count() as u64 + 1;
+        StorageError::NotUtf8 { path: path.to_owned(), line, byte: before.len() - start + 1 }.into()
+    })
+}
+
+/// Something, unless it is blank.
+pub(super) fn not_blank(text: String) -> Option<String> {
+    if text.trim().is_empty() { None } else { Some(text) }
+}
+
+#[cfg(test)]
+pub(super) mod fixture {
+    //! Running an importer on files in a temporary folder.
+
+    use std::sync::Mutex;
+
+    use super::super::{Importer, import};
+    use super::*;
+    use crate::data::{ReadOptions, Task};
+    use crate::progress::{Progress, Stop};
+
+    /// Writes the files, folders and all, and hands the folder over.
+    pub(crate) fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, content) in files {
+            let path = dir.path().join("in").join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        dir
+    }
+
+    /// What came out of an import.
+    pub(crate) struct Imported {
+        pub(crate) labels: Vec<Label>,
+        pub(crate) documents: Vec<(Split, DocumentRecord)>,
+        pub(crate) warnings: Vec<String>,
+    }
+
+    impl Imported {
+        /// The documents of a split as (id, title, text, labels); no title reads `-`, no labels `?`.
+        pub(crate) fn split(&self, split: Split) -> Vec<(&str, &str, &str, String)> {
+            self.documents
+                .iter()
+                .filter(|(of, _)| *of == split)
+                .map(|(_, record)| {
+                    let title = record.title.as_deref().unwrap_or("-");
+                    let labels = record.labels.as_ref().map_or("?".to_owned(), |labels| labels.join(" "));
+                    (record.id.as_str(), title, record.text.as_str(), labels)
+                })
+                .collect()
+        }
+
+        /// Each label as `id=name`.
+        pub(crate) fn names(&self) -> Vec<String> {
+            self.labels.iter().map(|label| format!("{}={}", label.id, label.name)).collect()
+        }
+    }
+
+    #[derive(Default)]
+    struct Warnings(Mutex<Vec<String>>);
+
+    impl Progress for Warnings {
+        fn report(&self, event: Event<'_>) {
+            if let Event::Warned(message) = event {
+                self.0.lock().unwrap().push(message.to_owned());
+            }
+        }
+    }
+
+    /// Imports `in/source` of the folder, and reads the task back as any task is read.
+    pub(crate) fn run(
+        importer: &dyn Importer,
+        dir: &tempfile::TempDir,
+        source: &str,
+    ) -> Result<Imported, DataError> {
+        let warnings = Warnings::default();
+        let stop = Stop::default();
+        let context = ImportContext { progress: &warnings, stop: &stop, max_line: 1 << 16 };
+        let target = dir.path().join("out");
+        let imported = import(importer, &dir.path().join("in").join(source), &target, &context);
+        if imported.is_err() {
+            assert!(!target.exists(), "a failed import leaves nothing behind");
+        }
+        imported?;
+        let task = Task::open(&target, &ReadOptions::with_spool(dir.path()))?;
+        let mut documents = Vec::new();
+        for split in Split::ALL {
+            if task.file(split)?.is_none() {
+                continue;
+            }
+            for document in task.documents(split)? {
+                let document = document?;
+                let name = |&id| task.labels().label(id).id.clone();
+                let labels = document.labels.as_ref().map(|ids| ids.iter().map(name).collect());
+                let record =
+                    DocumentRecord { id: document.id, title: document.title, text: document.text, labels };
+                documents.push((split, record));
+            }
+        }
+        let labels = task.labels().iter().map(|(_, label)| label.clone()).collect();
+        Ok(Imported { labels, documents, warnings: warnings.0.into_inner().unwrap() })
+    }
+
+    /// The complaint of an import that must fail, with the path of its folder taken off.
+    pub(crate) fn complaint(importer: &dyn Importer, dir: &tempfile::TempDir, source: &str) -> String {
+        let error = run(importer, dir, source).err().expect("the import must fail").to_string();
+        error.replace(&format!("{}/", dir.path().join("in").display()), "")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_become_unique_and_stay_so() {
+        let mut ids = UniqueIds::default();
+        let made: Vec<String> =
+            ["a", "a", "a-2", "a", "b"].into_iter().map(|id| ids.make(id.to_owned())).collect();
+        assert_eq!(made, ["a", "a-2", "a-2-2", "a-3", "b"]);
+        assert_eq!(ids.changed, 3);
+    }
+
+    #[test]
+    fn splits_are_found_by_word() {
+        assert_eq!(split_in_name("yso-finna-train2.tsv"), Some(Split::Train));
+        assert_eq!(split_in_name("eurlex_test"), Some(Split::Test));
+        assert_eq!(split_in_name("kirjastonhoitaja-validate"), Some(Split::Dev));
+        assert_eq!(split_in_name("latest"), None);
+        assert_eq!((split_named("Validation"), split_named("x")), (Some(Split::Dev), None));
+    }
+
+    #[test]
+    fn a_byte_that_is_not_utf8_is_placed() {
+        let error = utf8(b"ab\ncd\xffe\n", Path::new("x.txt")).unwrap_err().to_string();
+        assert!(error.starts_with("x.txt, line 2: byte 3 of the line is not UTF-8"), "{error}");
+    }
+}
