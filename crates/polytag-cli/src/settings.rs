@@ -3,24 +3,24 @@
 use std::path::Path;
 use std::process;
 
-use clap::Args;
+use clap::{Args, value_parser};
 use polytag::data::{ReadOptions, Task};
 use polytag::metric::Watch;
 use polytag::progress::{Progress, Stop};
 use polytag::storage::DEFAULT_MAX_LINE;
 
-use crate::failure::user_error;
 use crate::progress::{self, ProgressStyle};
 
 /// Options of every command.
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
-    /// Threads to work with; 0 means one a core
-    #[arg(long, global = true, default_value_t = 0, value_name = "N")]
-    threads: usize,
+    /// Threads to work with, at most 512; 0 means one a core
+    #[arg(long, global = true, default_value_t = 0, value_name = "N", value_parser = value_parser!(u16).range(..=512))]
+    threads: u16,
     /// Longest line that is read, in MiB
-    #[arg(long, global = true, default_value_t = DEFAULT_MAX_LINE >> 20, value_name = "N")]
-    max_line_mib: usize,
+    #[arg(long, global = true, default_value_t = (DEFAULT_MAX_LINE >> 20) as u16, value_name = "N",
+          value_parser = value_parser!(u16).range(1..=1023))]
+    max_line_mib: u16,
     /// Show no progress
     #[arg(long, short, global = true)]
     quiet: bool,
@@ -35,10 +35,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn start(settings: &Settings) -> anyhow::Result<Session> {
-        if settings.max_line_mib == 0 || settings.max_line_mib > 1023 {
-            return Err(user_error("--max-line-mib must be from 1 to 1023"));
-        }
-        rayon::ThreadPoolBuilder::new().num_threads(settings.threads).build_global()?;
+        rayon::ThreadPoolBuilder::new().num_threads(settings.threads.into()).build_global()?;
         let stop = Stop::default();
         let asked = stop.clone();
         ctrlc::set_handler(move || {
@@ -49,7 +46,7 @@ impl Session {
         })?;
         let style = if settings.quiet { ProgressStyle::Quiet } else { ProgressStyle::for_stderr() };
         let mut read = ReadOptions::with_spool(std::env::temp_dir());
-        read.max_line = settings.max_line_mib << 20;
+        read.max_line = usize::from(settings.max_line_mib) << 20;
         Ok(Session { progress: progress::shown(style), stop, read })
     }
 

@@ -23,8 +23,8 @@ const SAMPLE: [(&str, &[u8]); 5] = [
     ("test.jsonl", include_bytes!("../../../../testdata/debtags-sample/test.jsonl")),
 ];
 
-/// Packages of the dev split that make good examples.
-const EXAMPLES: [&str; 3] = ["4g8", "7zip", "abook"];
+/// Packages of the dev split to look at: the first two, and one with a tag that train lacks.
+const EXAMPLES: [&str; 3] = ["4g8", "7zip", "gopher"];
 
 /// Metrics worth a first look.
 const SHOWN: [&str; 6] = ["P@1", "P@5", "R@10", "nDCG@5", "ZSR@10", "ZSR@100"];
@@ -139,8 +139,12 @@ fn show(model: &dyn Predictor, document: &Document) -> anyhow::Result<String> {
         let gold = if document.gold().contains(&entry.label) { '*' } else { ' ' };
         let unseen = if space.is_seen(entry.label) { ' ' } else { '+' };
         let why = model.explain(document.passage(), entry.label).map_err(polytag::Error::from)?;
-        let words: Vec<String> =
-            why.reasons.iter().take(2).map(|reason| format!("{:?}", reason.words)).collect();
+        let mut words: Vec<String> = Vec::new();
+        for reason in why.reasons.iter().map(|reason| format!("{:?}", reason.words)) {
+            if words.len() < 2 && !words.contains(&reason) {
+                words.push(reason);
+            }
+        }
         text.push_str(&format!(
             "   {gold}{unseen} {:.2}  {:34} {:26} for {}\n",
             entry.score,

@@ -17,6 +17,9 @@ use crate::ids::{DocId, LabelId};
 use crate::progress::{Event, Progress, Stop};
 use crate::storage::StorageError;
 
+/// Documents between two reports of progress.
+const REPORTED: usize = 1000;
+
 /// Documents by position, with the label space they belong to.
 ///
 /// ```
@@ -95,12 +98,13 @@ impl FileDataset {
             }
             labels.extend_from_slice(document.gold());
             label_starts.push(labels.len());
-            if label_starts.len() % 1000 == 0 {
-                progress.report(Event::Advanced(1000));
+            if (label_starts.len() - 1).is_multiple_of(REPORTED) {
+                progress.report(Event::Advanced(REPORTED as u64));
             }
         }
-        progress.report(Event::Finished);
         let documents = label_starts.len() - 1;
+        progress.report(Event::Advanced((documents % REPORTED) as u64));
+        progress.report(Event::Finished);
         if documents == 0 {
             return Err(DataError::Empty { path, expected: "one document a line" });
         }

@@ -390,7 +390,7 @@ mod tests {
         );
     }
 
-    /// Numbers from scikit-learn 1.7: `TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2))`.
+    /// Numbers from scikit-learn 1.9.1, by scripts/make-tfidf-golden: `TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2))`.
     #[test]
     fn python_words_give_scikit_learns_numbers() {
         let analyzer =

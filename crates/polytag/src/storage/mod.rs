@@ -1,14 +1,15 @@
 //! Bytes in and out.
 //!
 //! Paths enter. What leaves is either lines of checked UTF-8, however the file was compressed and
-//! however long its lines are ([`open`], [`Lines`], and [`Metered`] for parsers that read on their own), or a folder or file that is on disk whole or
-//! not at all ([`StagedFolder`], [`StagedFile`]). Nothing here knows what the bytes mean.
+//! however long its lines are ([`open`], [`Lines`], and [`Metered`] for parsers that read on their
+//! own), or a folder or file that is on disk whole or not at all ([`StagedFolder`],
+//! [`StagedFile`]). Nothing here knows what the bytes mean.
 
-mod error;
-mod lines;
-mod metered;
-mod open;
-mod staged;
+mod error; // what the disk and its files can do to us
+mod open; // files, compressed or not
+mod lines; // their lines, one at a time
+mod metered; // how far a foreign parser has come
+mod staged; // whole or not at all
 
 pub use error::StorageError;
 pub use lines::{DEFAULT_MAX_LINE, Line, Lines};

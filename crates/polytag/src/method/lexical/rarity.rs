@@ -11,6 +11,9 @@ use crate::method::error::MethodError;
 use crate::progress::Event;
 use crate::sparse::{Tfidf, TfidfConfig, Vocabulary};
 
+/// Documents between two reports of progress.
+const REPORTED: usize = 1000;
+
 const WORDS: &str = "words.txt";
 const WEIGHTS: &str = "weights.safetensors";
 
@@ -42,8 +45,8 @@ impl Rarity {
             if context.stop.is_asked() {
                 return Err(MethodError::Stopped);
             }
-            if done.fetch_add(1, Ordering::Relaxed) % 1000 == 999 {
-                context.progress.report(Event::Advanced(1000));
+            if (done.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(REPORTED) {
+                context.progress.report(Event::Advanced(REPORTED as u64));
             }
             let document = dataset.document(DocId(index as u32))?;
             Ok(match document.title {
@@ -51,6 +54,7 @@ impl Rarity {
                 None => document.text.into(),
             })
         })?;
+        context.progress.report(Event::Advanced((dataset.len() % REPORTED) as u64));
         context.progress.report(Event::Finished);
         if counted.forgotten() > 0 {
             let message = format!(
