@@ -35,7 +35,8 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         // Whoever read our output has read enough.
         return ExitCode::SUCCESS;
     }
-    eprintln!("error: {error:#}");
+    // Our errors hold their causes in their own words.
+    eprintln!("error: {error}");
     ExitCode::from(exit_code(error))
 }
 

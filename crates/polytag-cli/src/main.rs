@@ -33,7 +33,8 @@ Examples:
   polytag predict MODEL < docs.jsonl > tags.jsonl  tag documents
   polytag evaluate MODEL TASK --split dev          measure
 
-Exit codes: 0 done, 1 a failure of ours, 2 something to mend in the input, 130 stopped by Ctrl-C."
+Exit codes: 0 done, 1 a failure of ours, 2 something to mend in the input, 130 stopped by Ctrl-C.
+The unpacked copy of a split lies in TMPDIR while a method is fitted."
 )]
 struct Arguments {
     #[command(flatten)]

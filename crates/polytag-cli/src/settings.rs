@@ -28,6 +28,7 @@ pub(crate) struct Settings {
 
 /// What a command works with.
 pub(crate) struct Session {
+    pub(crate) quiet: bool,
     pub(crate) progress: Box<dyn Progress>,
     pub(crate) stop: Stop,
     pub(crate) read: ReadOptions,
@@ -47,7 +48,7 @@ impl Session {
         let style = if settings.quiet { ProgressStyle::Quiet } else { ProgressStyle::for_stderr() };
         let mut read = ReadOptions::with_spool(std::env::temp_dir());
         read.max_line = usize::from(settings.max_line_mib) << 20;
-        Ok(Session { progress: progress::shown(style), stop, read })
+        Ok(Session { quiet: settings.quiet, progress: progress::shown(style), stop, read })
     }
 
     pub(crate) fn watch(&self) -> Watch<'_> {

@@ -1,6 +1,6 @@
 //! `polytag evaluate`: how good a model is on a split.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use polytag::data::Split;
@@ -19,7 +19,7 @@ Examples:
   polytag evaluate MODEL tasks/mimic --split test --k 5,8,15 --json report.json
 
 A label is unseen where no document the model was fitted on carries it. Values are in percent, with
-95 % intervals from a bootstrap over documents. PSP weighs a label by its propensity, 1 / (1 + C (n + B)^-A).")]
+95 % intervals from a bootstrap over documents. Documents without labels are left out and counted. PSP weighs a label by its propensity, 1 / (1 + C (n + B)^-A).")]
 pub(crate) struct Evaluate {
     /// The model folder
     model: PathBuf,
@@ -49,11 +49,11 @@ pub(crate) struct Evaluate {
     /// Seed of the bootstrap
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Write the report as JSON to a file, or to standard output
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    /// Write the report as JSON to a file, or with `-` to standard output
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the report as Markdown to a file, or to standard output
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    /// Write the report as Markdown to a file, or with `-` to standard output
+    #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
 }
 
@@ -63,11 +63,12 @@ impl Evaluate {
         let model = method::load(&self.model)?;
         let task = session.task(&self.task)?;
         let report = evaluate(model.as_ref(), &task, self.split, &plan, &session.watch())?;
+        let inputs: [&Path; 2] = [&self.model, &self.task];
         if let Some(path) = &self.json {
-            output::write_or_print(path, &format!("{}\n", serde_json::to_string_pretty(&report)?))?;
+            output::write_or_print(path, &output::json_text(&report)?, &inputs)?;
         }
         if let Some(path) = &self.markdown {
-            output::write_or_print(path, &report.to_markdown())?;
+            output::write_or_print(path, &report.to_markdown(), &inputs)?;
         }
         let printed = [&self.json, &self.markdown].iter().any(|path| path.as_deref() == Some("-".as_ref()));
         if !printed {

@@ -42,7 +42,7 @@ impl Inspect {
         let statistics = counted.map_err(polytag::Error::from)?;
         let name = self.task.display().to_string();
         if let Some(path) = &self.html {
-            output::write_file(path, &page::statistics(&name, &statistics))?;
+            output::write_file(path, &page::statistics(&name, &statistics), &[&self.task])?;
         }
         if self.json {
             output::print_json(&statistics)?;

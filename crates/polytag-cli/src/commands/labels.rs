@@ -1,10 +1,11 @@
 //! `polytag labels`: what a model can answer with, and changing that without training.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use polytag::data::{Label, LabelChange, Place};
 use polytag::method;
+use polytag::predict::PredictError;
 use polytag::storage::Lines;
 use serde::Serialize;
 
@@ -30,6 +31,9 @@ pub(crate) struct Labels {
     model: PathBuf,
     #[command(subcommand)]
     action: Action,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -40,9 +44,6 @@ enum Action {
         /// Only those whose id, name or alias contains this
         #[arg(long = "match", value_name = "TEXT")]
         matching: Option<String>,
-        /// Print a JSON array
-        #[arg(long)]
-        json: bool,
     },
     /// Add one label, or all of a file
     #[command(
@@ -99,20 +100,40 @@ struct Listed<'a> {
 impl Labels {
     pub(crate) fn run(&self, session: &Session) -> Done {
         let changes = match &self.action {
-            Action::List { matching, json } => return self.list(matching.as_deref(), *json),
+            Action::List { matching } => return self.list(matching.as_deref()),
             Action::Add(add) => add.changes(session)?,
             Action::Remove { ids } => ids.iter().map(|id| LabelChange::Remove { id: id.clone() }).collect(),
             Action::Rename { id, name } => vec![LabelChange::Rename { id: id.clone(), name: name.clone() }],
         };
-        let model = method::change_labels(&self.model, &changes)?;
-        let (changed, labels) = (count(changes.len() as u64), count(model.label_space().len() as u64));
-        output::print_text(&format!("{changed} changed; {labels} labels now\n"))?;
+        let model =
+            method::change_labels(&self.model, &changes).map_err(|error| self.place(error, session))?;
+        let (changed, labels) = (changes.len(), model.label_space().len());
+        if self.json {
+            output::print_json(&serde_json::json!({ "changed": changed, "labels": labels }))?;
+        } else {
+            output::print_text(&format!(
+                "{} changed; {} labels now\n",
+                count(changed as u64),
+                count(labels as u64)
+            ))?;
+        }
         Ok(DONE)
     }
 
-    fn list(&self, matching: Option<&str>, json: bool) -> Done {
-        let model = method::load(&self.model)?;
-        let space = model.label_space();
+    /// Says on which line of the file a label stands that cannot be added.
+    fn place(&self, error: polytag::Error, session: &Session) -> anyhow::Error {
+        let (Action::Add(Add { file: Some(path), .. }), polytag::Error::Predict(PredictError::Space(space))) =
+            (&self.action, &error)
+        else {
+            return error.into();
+        };
+        let labels = read_labels(path, session).unwrap_or_default();
+        let line = labels.iter().rfind(|(_, label)| space.id() == Some(&label.id)).map(|(line, _)| *line);
+        user_error(format!("{}: {error}", Place { path: path.clone(), line }))
+    }
+
+    fn list(&self, matching: Option<&str>) -> Done {
+        let space = method::load_labels(&self.model)?;
         let wanted = matching.map(str::to_lowercase);
         let fits = |label: &Label| {
             wanted.as_ref().is_none_or(|wanted| {
@@ -125,7 +146,7 @@ impl Labels {
             train_documents: space.train_count(id),
             seen: space.is_seen(id),
         });
-        if json {
+        if self.json {
             output::print_json(&listed.collect::<Vec<_>>())?;
             return Ok(DONE);
         }
@@ -153,16 +174,20 @@ impl Add {
             };
             return Ok(vec![LabelChange::Add { label }]);
         };
-        let mut lines = Lines::open(path, session.read.max_line).map_err(polytag::Error::from)?;
-        let mut changes = Vec::new();
-        while let Some(line) = lines.next_line().map_err(polytag::Error::from)? {
-            let label =
-                Label::parse(line.text, || Place::line(path, line.number)).map_err(polytag::Error::from)?;
-            changes.push(LabelChange::Add { label });
-        }
-        if changes.is_empty() {
+        let labels = read_labels(path, session)?;
+        if labels.is_empty() {
             return Err(user_error(format!("{}: the file is empty; write one label a line", path.display())));
         }
-        Ok(changes)
+        Ok(labels.into_iter().map(|(_, label)| LabelChange::Add { label }).collect())
     }
+}
+
+/// The labels of a file, with their lines.
+fn read_labels(path: &Path, session: &Session) -> Result<Vec<(u64, Label)>, polytag::Error> {
+    let mut lines = Lines::open(path, session.read.max_line)?;
+    let mut labels = Vec::new();
+    while let Some(line) = lines.next_line()? {
+        labels.push((line.number, Label::parse(line.text, || Place::line(path, line.number))?));
+    }
+    Ok(labels)
 }

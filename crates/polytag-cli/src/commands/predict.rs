@@ -2,15 +2,18 @@
 
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use clap::Args;
-use polytag::data::{DocumentRecord, LabelSpace, Passage, Place};
+use polytag::data::{DataError, DocumentRecord, LabelSpace, Passage, Place};
 use polytag::index::Allowed;
 use polytag::method;
 use polytag::predict::{Ask, Predictor};
 use polytag::progress::Event;
 use polytag::ranking::Ranking;
-use polytag::storage::{self, Lines, StorageError};
+use polytag::storage::{self, Lines};
 use serde::Serialize;
 
 use super::{DONE, Done};
@@ -22,6 +25,14 @@ use crate::settings::Session;
 const BATCH: usize = 512;
 /// Bytes of text tagged at once, whichever is reached first.
 const BATCH_BYTES: usize = 16 << 20;
+/// Documents read ahead of the batch.
+const AHEAD: usize = 16;
+/// How long a batch waits for one more document: a person who sends one line gets one answer.
+const GATHERING: Duration = Duration::from_millis(5);
+/// How often Ctrl-C is looked for while there is nothing to do.
+const HEARING: Duration = Duration::from_millis(100);
+
+type Read = Result<DocumentRecord, DataError>;
 
 /// Tag documents: JSON lines in, JSON lines out
 #[derive(Debug, Args)]
@@ -78,26 +89,23 @@ impl Predict {
         if self.k == 0 {
             return Err(user_error("--k 0 asks for no label; say at least 1"));
         }
+        if self.threshold.is_some_and(|threshold| !threshold.is_finite()) {
+            return Err(user_error("--threshold must be a finite number"));
+        }
         let model = method::load(&self.model)?;
         let allowed =
             self.allow.as_deref().map(|path| read_allowed(path, model.label_space(), session)).transpose()?;
         let ask = Ask { k: self.k, allowed: allowed.as_ref() };
-        let (name, input): (PathBuf, Box<dyn BufRead + Send>) = match &self.input {
-            Some(path) => (path.clone(), storage::open(path).map_err(polytag::Error::from)?),
-            None => (PathBuf::from("standard input"), Box::new(BufReader::new(io::stdin()))),
-        };
-        let inputs: Vec<&Path> = self.input.iter().chain(&self.allow).map(PathBuf::as_path).collect();
+        let inputs: Vec<&Path> =
+            self.input.iter().chain(&self.allow).chain([&self.model]).map(PathBuf::as_path).collect();
         let mut out = output::Lines::to(self.out.as_deref(), &inputs)?;
-        let mut lines = Lines::new(&name, input, session.read.max_line);
+        let documents = self.read_documents(session.read.max_line)?;
         let mut bad_lines = 0u64;
         session.progress.report(Event::Started { stage: "tagging documents", total: None });
         loop {
-            let (batch, ended) = self.read_batch(&mut lines, session, &mut bad_lines)?;
+            let (batch, ended) = self.gather(&documents, session, &mut bad_lines)?;
             self.tag(model.as_ref(), &batch, &ask, &mut out)?;
             session.progress.report(Event::Advanced(batch.len() as u64));
-            if session.stop.is_asked() {
-                return Err(polytag::Error::from(polytag::data::DataError::Stopped).into());
-            }
             if ended {
                 break;
             }
@@ -111,39 +119,62 @@ impl Predict {
         Ok(DONE)
     }
 
-    /// The next documents, and whether they are the last.
-    fn read_batch(
+    /// Reads documents in a thread of its own, so that those that are there can be tagged while more are
+    /// awaited, and Ctrl-C is heard.
+    fn read_documents(&self, max_line: usize) -> Result<Receiver<Read>, polytag::Error> {
+        let (name, input): (PathBuf, Box<dyn BufRead + Send>) = match &self.input {
+            Some(path) => (path.clone(), storage::open(path)?),
+            None => (PathBuf::from("standard input"), Box::new(BufReader::new(io::stdin()))),
+        };
+        let mut lines = Lines::new(&name, input, max_line);
+        if self.plain {
+            lines = lines.keeping_blank();
+        }
+        let plain = self.plain;
+        let (sender, receiver) = mpsc::sync_channel(AHEAD);
+        thread::spawn(move || {
+            while let Some(read) = read_document(&mut lines, plain).transpose() {
+                let ended = read.as_ref().is_err_and(|error| !error.is_of_one_line());
+                if sender.send(read).is_err() || ended {
+                    break;
+                }
+            }
+        });
+        Ok(receiver)
+    }
+
+    /// The documents that are there, one at least, and whether they are the last.
+    fn gather(
         &self,
-        lines: &mut Lines,
+        documents: &Receiver<Read>,
         session: &Session,
         bad_lines: &mut u64,
     ) -> Result<(Vec<DocumentRecord>, bool), polytag::Error> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         while batch.len() < BATCH && bytes < BATCH_BYTES {
-            match self.read_document(lines) {
-                Ok(None) => return Ok((batch, true)),
-                Ok(Some(document)) => {
-                    bytes += document.text.len();
+            let patience = if batch.is_empty() { HEARING } else { GATHERING };
+            match documents.recv_timeout(patience) {
+                Ok(Ok(document)) => {
+                    bytes += passage(&document).bytes();
                     batch.push(document);
                 }
-                Err(error) if self.keep_going && error.is_of_one_line() => {
+                Ok(Err(error)) if self.keep_going && error.is_of_one_line() => {
                     *bad_lines += 1;
                     session.progress.report(Event::Warned(&error.to_string()));
                 }
-                Err(error) => return Err(error.into()),
+                Ok(Err(error)) => return Err(error.into()),
+                Err(RecvTimeoutError::Disconnected) => return Ok((batch, true)),
+                Err(RecvTimeoutError::Timeout) if session.stop.is_asked() => {
+                    return Err(DataError::Stopped.into());
+                }
+                Err(RecvTimeoutError::Timeout) if batch.is_empty() => {}
+                Err(RecvTimeoutError::Timeout) => break,
             }
         }
-        Ok((batch, false))
-    }
-
-    fn read_document(&self, lines: &mut Lines) -> Result<Option<DocumentRecord>, polytag::data::DataError> {
-        let path = lines.path().to_owned();
-        let Some(line) = lines.next_line()? else { return Ok(None) };
-        if self.plain {
-            let (id, text) = (line.number.to_string(), line.text.to_owned());
-            return Ok(Some(DocumentRecord { id, text, ..DocumentRecord::default() }));
+        if session.stop.is_asked() {
+            return Err(DataError::Stopped.into());
         }
-        DocumentRecord::parse(line.text, || Place::line(&path, line.number)).map(Some)
+        Ok((batch, false))
     }
 
     fn tag(
@@ -162,7 +193,7 @@ impl Predict {
             let labels = self.tagged(model.label_space(), ranking);
             out.json(&Tagged { id: &document.id, labels })?;
         }
-        Ok(out.flush()?)
+        out.flush()
     }
 
     fn tagged<'a>(&self, space: &'a LabelSpace, ranking: &Ranking) -> Vec<TaggedLabel<'a>> {
@@ -181,20 +212,27 @@ impl Predict {
     }
 }
 
+/// The next document, or `None` at the end.
+fn read_document(lines: &mut Lines, plain: bool) -> Result<Option<DocumentRecord>, DataError> {
+    let path = lines.path().to_owned();
+    let Some(line) = lines.next_line()? else { return Ok(None) };
+    if plain {
+        let (id, text) = (line.number.to_string(), line.text.to_owned());
+        return Ok(Some(DocumentRecord { id, text, ..DocumentRecord::default() }));
+    }
+    DocumentRecord::parse(line.text, || Place::line(&path, line.number)).map(Some)
+}
+
+fn passage(document: &DocumentRecord) -> Passage<'_> {
+    Passage { title: document.title.as_deref(), text: &document.text }
+}
+
 /// The labels that a file names.
 fn read_allowed(path: &Path, space: &LabelSpace, session: &Session) -> anyhow::Result<Allowed> {
-    #[derive(serde::Deserialize)]
-    struct Named {
-        id: String,
-    }
     let mut lines = Lines::open(path, session.read.max_line).map_err(polytag::Error::from)?;
     let mut labels = Vec::new();
     while let Some(line) = lines.next_line().map_err(polytag::Error::from)? {
-        let text = line.text.trim();
-        let id = match serde_json::from_str::<Named>(text) {
-            Ok(named) if text.starts_with('{') => named.id,
-            _ => text.to_owned(),
-        };
+        let id = named_id(line.text.trim());
         let label = space.find(&id).ok_or_else(|| {
             let place = Place::line(path, line.number);
             user_error(format!("{place}: the model has no label with the id {id:?}; take the line out"))
@@ -202,8 +240,18 @@ fn read_allowed(path: &Path, space: &LabelSpace, session: &Session) -> anyhow::R
         labels.push(label);
     }
     if labels.is_empty() {
-        let empty = io::Error::new(io::ErrorKind::InvalidData, "it names no label");
-        return Err(polytag::Error::from(StorageError::io(path, "use it as --allow")(empty)).into());
+        return Err(user_error(format!("{}: names no label; write the id of one a line", path.display())));
     }
     Ok(labels.into_iter().collect())
+}
+
+/// The id that a line names: the "id" of an object, or the line itself.
+fn named_id(line: &str) -> String {
+    let object: Option<serde_json::Value> =
+        line.starts_with('{').then(|| serde_json::from_str(line).ok()).flatten();
+    match object.as_ref().and_then(|object| object.get("id")) {
+        Some(serde_json::Value::String(id)) => id.clone(),
+        Some(serde_json::Value::Number(id)) => id.to_string(),
+        _ => line.to_owned(),
+    }
 }

@@ -49,14 +49,20 @@ pub enum ArtifactError {
         method: String,
     },
     /// A logged change does not fit the labels.
-    #[error("{}, line {line}: {source}", path.display())]
+    #[error("{}: change {change} does not fit the model: {source}", path.display())]
     Replay {
         /// The log.
         path: PathBuf,
-        /// The line, from one.
-        line: usize,
+        /// The change, from one.
+        change: usize,
         /// Why it does not fit.
         source: SpaceError,
+    },
+    /// The model folder was replaced while its labels were being changed.
+    #[error("{}: the model was replaced by another meanwhile; make the change again", path.display())]
+    Replaced {
+        /// The log.
+        path: PathBuf,
     },
     /// Someone else is changing the labels.
     #[error("{}: another program is changing these labels; try again when it is done", path.display())]

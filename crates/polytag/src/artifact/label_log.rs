@@ -1,18 +1,19 @@
 //! Changes to a model's labels after it was fitted.
 //!
-//! Each change is a line `checksum length json`. The checksum covers the line before it too, so
-//! that no line can be changed, dropped or moved unseen. A line is on disk before the change is
-//! acknowledged; one that a crash cut short was never acknowledged, and is dropped.
+//! What is changed together is one line, `checksum json`. The checksum covers the line before it
+//! too, so that no line can be changed, dropped or moved unseen. A line is on the disk before its
+//! changes are acknowledged; one that a crash cut short was never acknowledged, and is dropped.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::error::ArtifactError;
 use crate::data::LabelChange;
-use crate::storage::StorageError;
+use crate::storage::{StorageError, sync_folder};
 
-const NAME: &str = "labels.log";
+/// The log's file name.
+pub(super) const NAME: &str = "labels.log";
 
 /// The log of a model folder, held so that no one else can write to it.
 #[derive(Debug)]
@@ -30,13 +31,15 @@ struct State {
     length: u64,
     /// Checksum of the last line.
     chain: u32,
+    /// Whether the last line has lost its line break.
+    unterminated: bool,
 }
 
 impl LabelLog {
     /// The changes logged in the model folder `dir`; none where there is no log.
     pub fn read(dir: &Path) -> Result<Vec<LabelChange>, ArtifactError> {
         let path = dir.join(NAME);
-        match std::fs::read(&path) {
+        match fs::read(&path) {
             Ok(bytes) => Ok(parse(&path, &bytes)?.changes),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(StorageError::io(&path, "read")(error).into()),
@@ -55,6 +58,7 @@ impl LabelLog {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(StorageError::io(&path, "read"))?;
         let state = parse(&path, &bytes)?;
+        sync_folder(dir)?;
         Ok(LabelLog { path, file, state })
     }
 
@@ -63,95 +67,91 @@ impl LabelLog {
         &self.state.changes
     }
 
-    /// Logs changes, all or none. When this returns, they are on the disk.
+    /// Logs changes, all or none. When this returns, they are on the disk, in the model folder.
     pub fn append(&mut self, changes: &[LabelChange]) -> Result<(), ArtifactError> {
-        let mut lines = String::new();
-        let mut chain = self.state.chain;
-        for change in changes {
-            let json = serde_json::to_string(change).expect("strings always make JSON");
-            chain = checksum(chain, &json);
-            lines.push_str(&format!("{chain:08x} {} {json}\n", json.len()));
-        }
+        self.check_place()?;
+        let json = serde_json::to_string(changes).expect("strings always make JSON");
+        let chain = checksum(self.state.chain, json.as_bytes());
+        let line_break = if self.state.unterminated { "\n" } else { "" };
+        let line = format!("{line_break}{chain:08x} {json}\n");
         let length = self.state.length;
         let written = self
             .file
             .set_len(length)
             .and_then(|()| self.file.seek(SeekFrom::Start(length)))
-            .and_then(|_| self.file.write_all(lines.as_bytes()))
+            .and_then(|_| self.file.write_all(line.as_bytes()))
             .and_then(|()| self.file.sync_all());
         if let Err(error) = written {
-            // Whole lines of a batch that failed must not come back to life.
+            // What was not acknowledged must not come back to life.
             let _ = self.file.set_len(length).and_then(|()| self.file.sync_all());
             return Err(StorageError::io(&self.path, "write")(error).into());
         }
-        self.state.length += lines.len() as u64;
+        self.state.length += line.len() as u64;
         self.state.chain = chain;
+        self.state.unterminated = false;
         self.state.changes.extend_from_slice(changes);
+        self.check_place()
+    }
+
+    /// An error if the model was replaced by another since the log was opened: the log that is held
+    /// then belongs to a folder that is no more.
+    fn check_place(&self) -> Result<(), ArtifactError> {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt;
+            let held = self.file.metadata().map_err(StorageError::io(&self.path, "read"))?;
+            let there = fs::metadata(&self.path).ok();
+            if there.is_none_or(|there| (there.dev(), there.ino()) != (held.dev(), held.ino())) {
+                return Err(ArtifactError::Replaced { path: self.path.clone() });
+            }
+        }
         Ok(())
     }
 }
 
-fn checksum(chain: u32, json: &str) -> u32 {
+fn checksum(chain: u32, json: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&chain.to_le_bytes());
-    hasher.update(json.as_bytes());
+    hasher.update(json);
     hasher.finalize()
 }
 
 fn parse(path: &Path, bytes: &[u8]) -> Result<State, ArtifactError> {
     let mut state = State::default();
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        let line = state.changes.len() + 1;
-        let damaged = |problem: &str| ArtifactError::Damaged {
+    for (index, line) in bytes.split_inclusive(|&byte| byte == b'\n').enumerate() {
+        let damaged = |problem: String| ArtifactError::Damaged {
             path: path.to_owned(),
-            problem: format!("line {line}: {problem}"),
+            problem: format!("line {}: {problem}", index + 1),
         };
-        let Some((sum, length, start)) =
-            header(rest).ok_or_else(|| damaged("it does not start as it should"))?
-        else {
-            break; // The head of a line that was being written.
+        let (content, terminated) = match line.strip_suffix(b"\n") {
+            Some(content) => (content, true),
+            None => (line, false),
         };
-        let end =
-            start.checked_add(length).filter(|&end| end < usize::MAX).ok_or_else(|| damaged("too long"))?;
-        if rest.len() <= end {
-            break; // The line was being written.
+        let verified = verify(state.chain, content);
+        if !terminated && verified.is_none() {
+            // A line that is whole but for its changed line break is damaged; any other was cut short.
+            let all_but_one = &content[..content.len() - 1];
+            if verify(state.chain, all_but_one).is_some() {
+                return Err(damaged("its line break was changed".to_owned()));
+            }
+            break;
         }
-        let json = std::str::from_utf8(&rest[start..end]).map_err(|_| damaged("it is not UTF-8"))?;
-        if rest[end] != b'\n' || checksum(state.chain, json) != sum {
-            return Err(damaged("its checksum does not fit"));
-        }
-        let change = serde_json::from_str(json).map_err(|error| damaged(&error.to_string()))?;
-        state.changes.push(change);
+        let (sum, json) = verified.ok_or_else(|| damaged("its checksum does not fit".to_owned()))?;
+        let changes: Vec<LabelChange> =
+            serde_json::from_slice(json).map_err(|error| damaged(error.to_string()))?;
+        state.changes.extend(changes);
         state.chain = sum;
-        state.length += end as u64 + 1;
-        rest = &rest[end + 1..];
+        state.length += line.len() as u64;
+        state.unterminated = !terminated;
     }
     Ok(state)
 }
 
-/// Checksum, length and where the JSON begins; the inner `None` where the bytes end before that.
-#[allow(clippy::option_option)]
-fn header(bytes: &[u8]) -> Option<Option<(u32, usize, usize)>> {
-    let sum = &bytes[..bytes.len().min(8)];
-    if !sum.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
-        return None;
-    }
-    let Some(after_sum) = bytes.get(8..) else { return Some(None) };
-    let Some((&space, after_space)) = after_sum.split_first() else { return Some(None) };
-    let digits = after_space.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    if space != b' ' || digits > 10 {
-        return None;
-    }
-    match after_space.get(digits) {
-        None => Some(None),
-        Some(b' ') => {
-            let sum = u32::from_str_radix(std::str::from_utf8(sum).ok()?, 16).ok()?;
-            let length = std::str::from_utf8(&after_space[..digits]).ok()?.parse().ok()?;
-            Some(Some((sum, length, 8 + 1 + digits + 1)))
-        }
-        Some(_) => None,
-    }
+/// The checksum and the JSON of a line, if they fit each other and the line before.
+fn verify(chain: u32, line: &[u8]) -> Option<(u32, &[u8])> {
+    let (head, json) = line.split_at_checked(9)?;
+    let sum = checksum(chain, json);
+    (head == format!("{sum:08x} ").as_bytes()).then_some((sum, json))
 }
 
 #[cfg(test)]
@@ -167,12 +167,13 @@ mod tests {
         ]
     }
 
+    /// A log of two lines: the first change, then the others together.
     fn written() -> (tempfile::TempDir, Vec<u8>) {
         let dir = tempfile::tempdir().unwrap();
         let mut log = LabelLog::lock(dir.path()).unwrap();
         log.append(&changes()[..1]).unwrap();
         log.append(&changes()[1..]).unwrap();
-        let bytes = std::fs::read(dir.path().join(NAME)).unwrap();
+        let bytes = fs::read(dir.path().join(NAME)).unwrap();
         (dir, bytes)
     }
 
@@ -184,16 +185,25 @@ mod tests {
     }
 
     #[test]
-    fn a_line_cut_short_is_dropped_and_written_over() {
+    fn what_was_cut_short_is_dropped_whole_and_written_over() {
         let (dir, bytes) = written();
         let path = dir.path().join(NAME);
+        let first = bytes.iter().position(|&byte| byte == b'\n').unwrap();
         for cut in 0..bytes.len() {
-            std::fs::write(&path, &bytes[..cut]).unwrap();
-            let whole = bytes[..cut].iter().filter(|&&byte| byte == b'\n').count();
-            assert_eq!(LabelLog::read(dir.path()).unwrap(), changes()[..whole]);
+            fs::write(&path, &bytes[..cut]).unwrap();
+            // A line that only lacks its line break is whole.
+            let whole = if cut < first {
+                0
+            } else if cut < bytes.len() - 1 {
+                1
+            } else {
+                3
+            };
+            assert_eq!(LabelLog::read(dir.path()).unwrap(), changes()[..whole], "cut at {cut}");
             let mut log = LabelLog::lock(dir.path()).unwrap();
-            log.append(&changes()[whole..]).unwrap();
-            assert_eq!(std::fs::read(&path).unwrap(), bytes);
+            log.append(&changes()[..1]).unwrap();
+            drop(log);
+            assert_eq!(LabelLog::read(dir.path()).unwrap(), [&changes()[..whole], &changes()[..1]].concat());
         }
     }
 
@@ -202,15 +212,15 @@ mod tests {
         let (dir, bytes) = written();
         let path = dir.path().join(NAME);
         for at in 0..bytes.len() {
-            let mut changed = bytes.clone();
-            changed[at] ^= 1;
-            std::fs::write(&path, &changed).unwrap();
-            let read = LabelLog::read(dir.path());
-            // A length that grew past the end looks like a line cut short; it must not read whole.
-            assert!(read.is_err() || read.unwrap().len() < changes().len(), "byte {at}");
+            for change in [1u8, 0x20, 0x80] {
+                let mut changed = bytes.clone();
+                changed[at] ^= change;
+                fs::write(&path, &changed).unwrap();
+                assert!(LabelLog::read(dir.path()).is_err(), "byte {at} by {change}");
+            }
         }
         let lines: Vec<&[u8]> = bytes.split_inclusive(|&byte| byte == b'\n').collect();
-        std::fs::write(&path, [lines[0], lines[2]].concat()).unwrap();
+        fs::write(&path, [lines[1], lines[0]].concat()).unwrap();
         assert!(LabelLog::read(dir.path()).is_err());
     }
 
@@ -219,5 +229,14 @@ mod tests {
         let (dir, _) = written();
         let _first = LabelLog::lock(dir.path()).unwrap();
         assert!(matches!(LabelLog::lock(dir.path()), Err(ArtifactError::Locked { .. })));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nothing_is_acknowledged_in_a_folder_that_is_no_more() {
+        let (dir, _) = written();
+        let mut log = LabelLog::lock(dir.path()).unwrap();
+        fs::remove_file(dir.path().join(NAME)).unwrap();
+        assert!(matches!(log.append(&changes()[..1]), Err(ArtifactError::Replaced { .. })));
     }
 }

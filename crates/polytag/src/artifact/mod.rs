@@ -15,9 +15,9 @@ mod error; // what can be wrong with a folder
 mod manifest; // what it holds
 mod tensors; // arrays of numbers in it
 mod label_table; // the labels in it
-mod writer; // how it is written
 mod folder; // how it is read
 mod label_log; // what changed since
+mod writer; // how it is written
 
 pub use error::ArtifactError;
 pub use folder::ModelFolder;

@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::error::ArtifactError;
+use super::folder::ModelFolder;
+use super::label_log::{self, LabelLog};
 use super::label_table;
 use super::manifest::{MANIFEST, Manifest, StoredFile, hex, sha256_hex};
 use super::tensors::TensorsBuilder;
 use crate::data::LabelSpace;
-use crate::storage::{Existing, StagedFolder, StorageError};
+use crate::storage::{Compression, Existing, StagedFolder, StorageError};
 
 /// Where a model comes from.
 #[derive(Clone, Debug)]
@@ -39,7 +41,7 @@ impl ModelWriter {
         provenance: &Provenance,
         inputs: &[&Path],
     ) -> Result<ModelWriter, ArtifactError> {
-        let folder = StagedFolder::create(target, Existing::ReplaceIfHolds(MANIFEST), inputs)?;
+        let folder = StagedFolder::create(target, Existing::ReplaceUnless(objection), inputs)?;
         let mut manifest = Manifest::new(method, provenance.config.clone(), provenance.seed);
         for source in &provenance.sources {
             manifest.sources.push(describe(source)?);
@@ -47,8 +49,16 @@ impl ModelWriter {
         Ok(ModelWriter { folder, manifest })
     }
 
-    /// Writes the file `name`.
+    /// Writes the file `name`, as it is.
+    ///
+    /// # Panics
+    /// When the name ends as those of compressed files do.
     pub fn file(&mut self, name: &str, bytes: &[u8]) -> Result<(), ArtifactError> {
+        assert_eq!(
+            Compression::from_name(name.as_ref()),
+            Compression::Plain,
+            "files of a model are kept plain"
+        );
         let mut sink = self.folder.file(name)?;
         sink.write(bytes)?;
         sink.finish()?;
@@ -88,6 +98,28 @@ impl ModelWriter {
         self.folder.commit()?;
         Ok(self.manifest)
     }
+}
+
+/// Why the folder that is there must not be replaced by a new model, if it must not.
+fn objection(dir: &Path) -> Option<String> {
+    let Ok(old) = ModelFolder::open(dir) else {
+        return Some("is not an intact model, so it is not ours to replace".to_owned());
+    };
+    if LabelLog::read(dir).map_or(true, |changes| !changes.is_empty()) {
+        return Some(
+            "its labels were changed since it was fitted, which a new fit would lose: put the changes into the \
+             task's labels.jsonl and remove labels.log"
+                .to_owned(),
+        );
+    }
+    let ours = |name: &str| {
+        name == MANIFEST
+            || name == label_log::NAME
+            || old.manifest().files.iter().any(|file| file.name == name)
+    };
+    let entries = std::fs::read_dir(dir).ok()?.flatten();
+    let foreign = entries.map(|entry| entry.file_name()).find(|name| !ours(&name.to_string_lossy()))?;
+    Some(format!("holds {}, which is no part of the model", foreign.display()))
 }
 
 /// Name, size and checksum of a file, read as a stream.

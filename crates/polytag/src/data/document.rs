@@ -44,6 +44,13 @@ pub struct Passage<'a> {
     pub text: &'a str,
 }
 
+impl Passage<'_> {
+    /// How long title and text are together.
+    pub fn bytes(&self) -> usize {
+        self.title.map_or(0, str::len) + self.text.len()
+    }
+}
+
 impl<'a> From<&'a str> for Passage<'a> {
     fn from(text: &'a str) -> Passage<'a> {
         Passage { title: None, text }

@@ -128,7 +128,7 @@ pub enum DataError {
     #[error(transparent)]
     Space(#[from] SpaceError),
     /// The work was asked to stop.
-    #[error("stopped; nothing was written")]
+    #[error("stopped before the end")]
     Stopped,
 }
 

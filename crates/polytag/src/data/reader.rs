@@ -1,6 +1,6 @@
 //! Documents of one file, one after the other, each checked against the label space.
 //!
-//! Memory: one line, and 24 bytes a document to find ids used twice.
+//! Memory: one line, and some 50 bytes a document to find ids used twice.
 
 use std::collections::hash_map::Entry;
 use std::io::BufRead;
@@ -20,7 +20,7 @@ use crate::storage::{DEFAULT_MAX_LINE, Line, Lines};
 pub struct ReadOptions {
     /// The longest line, in bytes.
     pub max_line: usize,
-    /// Where compressed files are unpacked when documents are needed by position.
+    /// The folder for the unpacked copy of a split whose documents are needed by position.
     pub spool: PathBuf,
 }
 

@@ -34,6 +34,16 @@ pub enum SpaceError {
     },
 }
 
+impl SpaceError {
+    /// The id of the label in question, where it has one.
+    pub fn id(&self) -> Option<&str> {
+        match self {
+            SpaceError::Taken { id } | SpaceError::Unknown { id } | SpaceError::EmptyName { id } => Some(id),
+            SpaceError::EmptyId => None,
+        }
+    }
+}
+
 /// How often training saw a label, in the classes of paper 004, section 4.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Frequency {

@@ -7,6 +7,8 @@
 //! Memory: 12 bytes an entry of a form and 32 a term. Cost of a search: one step for each entry
 //! whose term is in the query.
 
+use std::ops::Range;
+
 use super::Allowed;
 use crate::ids::LabelId;
 use crate::ranking::{NotFinite, Ranking, Scored, TopK};
@@ -35,8 +37,8 @@ struct Posting {
 /// use polytag::{ids::LabelId, index::{FormEntry, Inverted, Query}};
 /// let mut index = Inverted::new(0.5);
 /// let entry = |term, share| FormEntry { term, weight: 1.0, share };
-/// index.add_form(LabelId(0), &[entry(0, 1.0)]);
-/// index.add_form(LabelId(1), &[entry(0, 0.5), entry(1, 0.5)]);
+/// index.add(LabelId(0), &[vec![entry(0, 1.0)]]);
+/// index.add(LabelId(1), &[vec![entry(0, 0.5), entry(1, 0.5)]]);
 /// let ranking = index.search(&Query { terms: &[(0, 1.0)], k: 2, allowed: None }, &mut Default::default())?;
 /// // The second label's form is only half covered.
 /// assert_eq!(ranking.entries()[0].label, LabelId(0));
@@ -49,8 +51,8 @@ pub struct Inverted {
     postings: Vec<Vec<Posting>>,
     /// The label of each form; none once it has been removed.
     labels: Vec<Option<LabelId>>,
-    /// Labels have positions below this.
-    positions: usize,
+    /// The forms of each label, by its position.
+    forms: Vec<Range<u32>>,
 }
 
 /// What to look for.
@@ -77,39 +79,45 @@ impl Inverted {
     /// An empty index. `coverage_power` says how much a form suffers from words that the query
     /// lacks: at 0 not at all, at 1 in proportion.
     pub fn new(coverage_power: f32) -> Inverted {
-        Inverted { coverage_power, postings: Vec::new(), labels: Vec::new(), positions: 0 }
+        Inverted { coverage_power, postings: Vec::new(), labels: Vec::new(), forms: Vec::new() }
     }
 
-    /// How many forms there are, removed ones among them.
-    pub fn forms(&self) -> usize {
-        self.labels.len()
-    }
-
-    /// Adds a form of a label. A form without entries is never found.
-    pub fn add_form(&mut self, label: LabelId, entries: &[FormEntry]) {
-        let form = u32::try_from(self.labels.len()).expect("fewer than 2^32 forms fit in memory");
-        self.labels.push(Some(label));
-        self.positions = self.positions.max(label.index() + 1);
-        for entry in entries {
-            let term = entry.term as usize;
-            if term >= self.postings.len() {
-                self.postings.resize_with(term + 1, Vec::new);
+    /// Adds a label by its forms; those it had before are removed. A form without entries is never
+    /// found.
+    pub fn add(&mut self, label: LabelId, forms: &[Vec<FormEntry>]) {
+        self.remove(label);
+        let number = |forms: usize| u32::try_from(forms).expect("fewer than 2^32 forms fit in memory");
+        let first = number(self.labels.len());
+        for entries in forms {
+            let form = number(self.labels.len());
+            self.labels.push(Some(label));
+            for entry in entries {
+                let term = entry.term as usize;
+                if term >= self.postings.len() {
+                    self.postings.resize_with(term + 1, Vec::new);
+                }
+                self.postings[term].push(Posting { form, weight: entry.weight, share: entry.share });
             }
-            self.postings[term].push(Posting { form, weight: entry.weight, share: entry.share });
         }
+        if label.index() >= self.forms.len() {
+            self.forms.resize(label.index() + 1, 0..0);
+        }
+        self.forms[label.index()] = first..number(self.labels.len());
     }
 
-    /// Removes all forms of a label. Cost: one pass over the forms.
+    /// Removes all forms of a label, if it has any.
     pub fn remove(&mut self, label: LabelId) {
-        for slot in self.labels.iter_mut().filter(|slot| **slot == Some(label)) {
-            *slot = None;
+        if let Some(forms) = self.forms.get_mut(label.index()) {
+            for form in std::mem::take(forms) {
+                self.labels[form as usize] = None;
+            }
         }
     }
 
     /// The best labels for a query. Labels that share no term with it are not ranked.
     pub fn search(&self, query: &Query<'_>, scratch: &mut SearchScratch) -> Result<Ranking, NotFinite> {
         scratch.sums.resize(self.labels.len(), (0.0, 0.0));
-        scratch.best.resize(self.positions, 0.0);
+        scratch.best.resize(self.forms.len(), 0.0);
         for &(term, value) in query.terms {
             for posting in self.postings.get(term as usize).map_or(&[][..], Vec::as_slice) {
                 let sum = &mut scratch.sums[posting.form as usize];
@@ -160,9 +168,11 @@ mod tests {
 
     fn index(forms: &Forms, power: f32) -> Inverted {
         let mut index = Inverted::new(power);
+        let mut by_label = std::collections::BTreeMap::<u32, Vec<Vec<FormEntry>>>::new();
         for (label, entries) in forms {
-            index.add_form(LabelId(*label), &shared(entries));
+            by_label.entry(*label).or_default().push(shared(entries));
         }
+        by_label.iter().for_each(|(label, forms)| index.add(LabelId(*label), forms));
         index
     }
 

@@ -36,7 +36,7 @@ pub enum MethodError {
     #[error(transparent)]
     Predict(#[from] PredictError),
     /// The work was asked to stop.
-    #[error("stopped; nothing was written")]
+    #[error("stopped before the end")]
     Stopped,
 }
 

@@ -12,7 +12,7 @@ mod run; // from a task to a model folder and back
 pub use config::{METHODS, MethodConfig};
 pub use error::MethodError;
 pub use lexical::{Lexical, LexicalConfig, LexicalModel};
-pub use run::{Fitted, change_labels, fit, load};
+pub use run::{Fitted, change_labels, fit, load, load_labels};
 
 use crate::data::Dataset;
 use crate::predict::Predictor;

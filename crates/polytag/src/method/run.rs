@@ -7,7 +7,7 @@ use super::config::MethodConfig;
 use super::lexical::LexicalModel;
 use crate::Error;
 use crate::artifact::{ArtifactError, LabelLog, MANIFEST, Manifest, ModelFolder, ModelWriter, Provenance};
-use crate::data::{Dataset, LabelChange, LabelsOnly, Split, Task};
+use crate::data::{Dataset, LabelChange, LabelSpace, LabelsOnly, SpaceError, Split, Task};
 use crate::predict::{PredictError, Predictor};
 
 /// A method fitted and written.
@@ -51,11 +51,22 @@ pub fn load(dir: &Path) -> Result<Box<dyn Predictor>, Error> {
     Ok(predictor)
 }
 
+/// The labels of the model folder `dir`, with the changes since it was fitted, without the model.
+pub fn load_labels(dir: &Path) -> Result<LabelSpace, Error> {
+    let mut space = ModelFolder::open(dir)?.labels()?;
+    for (index, change) in LabelLog::read(dir)?.iter().enumerate() {
+        space.apply(change).map_err(|source| unfit(dir, index, source))?;
+    }
+    Ok(space)
+}
+
 /// Makes changes to the labels of the model folder `dir`, all or none. When this returns they are on
 /// the disk, and in the predictor that comes back.
 pub fn change_labels(dir: &Path, changes: &[LabelChange]) -> Result<Box<dyn Predictor>, Error> {
-    let mut predictor = load_fitted(dir)?;
+    // Opened before it is locked: a folder that is no model must not get a log.
+    ModelFolder::open(dir)?;
     let mut log = LabelLog::lock(dir)?;
+    let mut predictor = load_fitted(dir)?;
     replay(dir, predictor.as_mut(), log.changes())?;
     for change in changes {
         predictor.apply(change)?;
@@ -76,12 +87,14 @@ fn load_fitted(dir: &Path) -> Result<Box<dyn Predictor>, Error> {
 fn replay(dir: &Path, predictor: &mut dyn Predictor, changes: &[LabelChange]) -> Result<(), Error> {
     for (index, change) in changes.iter().enumerate() {
         predictor.apply(change).map_err(|error| match error {
-            PredictError::Space(source) => {
-                let path = dir.join("labels.log");
-                Error::Artifact(ArtifactError::Replay { path, line: index + 1, source })
-            }
-            other => other.into(),
+            PredictError::Space(source) => Error::from(unfit(dir, index, source)),
+            other => Error::from(other),
         })?;
     }
     Ok(())
+}
+
+/// A logged change that does not fit the labels.
+fn unfit(dir: &Path, index: usize, source: SpaceError) -> ArtifactError {
+    ArtifactError::Replay { path: dir.join("labels.log"), change: index + 1, source }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bootstrap::Bootstrap;
 use super::error::MetricError;
+use super::reciprocal_rank;
 use super::table::Propensity;
 
 /// Rankings deeper than this are no rankings any more, and would fill memory.
@@ -116,7 +117,8 @@ pub struct EvaluationPlan {
 impl EvaluationPlan {
     /// How deep rankings must be for every metric to be exact.
     pub fn depth(&self) -> usize {
-        self.ks.deepest().max(self.recall_ks.deepest()).max(self.zsr_ks.deepest())
+        let deepest = self.ks.deepest().max(self.recall_ks.deepest()).max(self.zsr_ks.deepest());
+        deepest.max(reciprocal_rank::DEPTH)
     }
 
     /// The propensity model, for [`LabelTable::new`](super::LabelTable::new).

@@ -1,8 +1,19 @@
-//! What can be wrong with the settings of an evaluation, each with its remedy.
+//! What can be wrong with an evaluation, each with its remedy.
 
-/// A setting that an evaluation does not take. All are the user's to change.
+use std::path::PathBuf;
+
+/// A setting or a split that cannot be evaluated. All are the user's to change.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MetricError {
+    /// No document says what would be right.
+    #[error("{}: none of its {documents} documents carries a label, so there is nothing to measure against; \
+             choose a labelled split", path.display())]
+    NoGold {
+        /// The split's file.
+        path: PathBuf,
+        /// How many documents it has.
+        documents: u64,
+    },
     /// There is nothing to measure at.
     #[error("`ks` is empty; give at least one cutoff, such as 5")]
     NoCutoff,

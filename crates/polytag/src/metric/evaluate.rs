@@ -8,6 +8,7 @@ use rayon::prelude::*;
 
 use super::case::Case;
 use super::config::EvaluationPlan;
+use super::error::MetricError;
 use super::evaluation::{Evaluation, EvaluationTally};
 use super::report::Report;
 use super::table::LabelTable;
@@ -21,12 +22,17 @@ use crate::progress::{Event, Progress, Stop};
 /// Documents asked at once.
 const BATCH: usize = 1024;
 
+/// Bytes of text asked at once, whichever is reached first.
+const BATCH_BYTES: usize = 64 << 20;
+
 /// Documents tallied at once; fixed, so that sums do not depend on the number of threads.
 const CHUNK: usize = 256;
 
 /// Measures `model` on a split of `task`.
 ///
 /// Labels are matched by id. One that the model does not know counts as unseen and is always missed.
+/// Documents without a label are left out of every average and counted in the report; pyxclib counts
+/// those that are labelled with nothing as misses.
 pub fn evaluate(
     model: &dyn Predictor,
     task: &Task,
@@ -37,7 +43,7 @@ pub fn evaluate(
     let (table, positions) = match_labels(model, task, split, plan)?;
     let runner = Runner { model, plan, unseen: unseen(model), evaluation: Evaluation::new(table, plan) };
     let mut tally = runner.evaluation.start_tally();
-    let (mut batch, mut number, mut without_gold) = (Vec::with_capacity(BATCH), 0, 0);
+    let (mut batch, mut bytes, mut number, mut without_gold) = (Vec::new(), 0, 0, 0);
     watch.progress.report(Event::Started { stage: "evaluating documents", total: None });
     for document in task.documents(split)? {
         if watch.stop.is_asked() {
@@ -51,12 +57,21 @@ pub fn evaluate(
         }
         let mut gold: Vec<LabelId> = document.gold().iter().map(|label| positions[label.index()]).collect();
         gold.sort_unstable();
+        bytes += document.passage().bytes();
         batch.push(Asked { number, document, gold });
-        if batch.len() == BATCH {
+        if batch.len() == BATCH || bytes >= BATCH_BYTES {
             runner.measure(&batch, &mut tally)?;
-            watch.progress.report(Event::Advanced(BATCH as u64));
+            watch.progress.report(Event::Advanced(batch.len() as u64));
             batch.clear();
+            bytes = 0;
         }
+    }
+    if number == 0 {
+        let path = task.required_file(split)?;
+        return Err(DataError::Empty { path, expected: "one document a line" }.into());
+    }
+    if number == without_gold {
+        return Err(MetricError::NoGold { path: task.required_file(split)?, documents: number }.into());
     }
     runner.measure(&batch, &mut tally)?;
     watch.progress.report(Event::Advanced(batch.len() as u64));

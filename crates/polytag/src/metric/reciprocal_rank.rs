@@ -5,8 +5,11 @@ use super::per_document::{PerDocument, Ratio};
 use super::seam::Group;
 use super::table::LabelTable;
 
-/// One over the place of the first right label, averaged over documents; zero where the ranking, as
-/// deep as it was asked for, holds none.
+/// How far down a ranking is looked through, whatever else is measured.
+pub(super) const DEPTH: usize = 100;
+
+/// One over the place of the first right label, averaged over documents; zero where the first 100 places
+/// hold none.
 #[derive(Clone, Copy, Debug)]
 pub struct ReciprocalRank;
 
@@ -20,7 +23,7 @@ impl PerDocument for ReciprocalRank {
     }
 
     fn contributions(&self, case: &Case<'_>, _table: &LabelTable, out: &mut Vec<Ratio>) {
-        let first = case.ranking.iter().position(|&label| case.is_gold(label));
+        let first = case.top(DEPTH).iter().position(|&label| case.is_gold(label));
         out.push(Ratio::mean(first.map_or(0.0, |index| 1.0 / (index + 1) as f64)));
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// The part of a passage that a reason lies in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Field {
     /// The title.

@@ -124,6 +124,20 @@ impl Csr {
         self.starts.push(self.indices.len());
     }
 
+    /// The rows of all `parts`, in order. A part is freed as soon as it has been taken over.
+    ///
+    /// # Panics
+    /// When a part has another width.
+    pub fn stacked(columns: usize, parts: Vec<Csr>) -> Csr {
+        let mut matrix = Csr::empty(columns);
+        matrix.starts.reserve_exact(parts.iter().map(Csr::rows).sum());
+        let entries = parts.iter().map(Csr::entries).sum();
+        matrix.indices.reserve_exact(entries);
+        matrix.values.reserve_exact(entries);
+        parts.into_iter().for_each(|part| matrix.append(&part));
+        matrix
+    }
+
     /// Adds the rows of `other` below. Both must have the same columns.
     ///
     /// # Panics

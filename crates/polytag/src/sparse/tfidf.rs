@@ -4,8 +4,9 @@
 //! reads a text and gives a row of length one. With [`WordRule::Python`](crate::text::WordRule) the
 //! numbers are those of scikit-learn's `TfidfVectorizer` with the same settings.
 //!
-//! Memory while fitting: the terms met so far, at most [`TfidfConfig::table_limit`] of them; past
-//! that the rarest are forgotten, and [`Tfidf::forgotten`] says how many.
+//! Memory while fitting: the terms met so far, at most [`TfidfConfig::table_limit`] of them, and those
+//! of the thousand texts in work; past the limit the rarest are forgotten, and [`Tfidf::forgotten`]
+//! says how many. Memory while weighing: the result.
 
 use std::borrow::Cow;
 
@@ -17,10 +18,10 @@ use super::vocabulary::Vocabulary;
 use crate::text::{Analyzer, AnalyzerConfig, AnalyzerError, Scratch};
 
 /// Texts that one task handles: enough to hide its start, few enough to spread.
-const CHUNK: usize = 256;
+const CHUNK: usize = 64;
 
-/// Chunks in flight at once, a bound on memory.
-const WAVE: usize = 32;
+/// Chunks in work at once, a bound on memory.
+const WAVE: usize = 16;
 
 /// How texts become weighted terms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -184,9 +185,7 @@ impl Tfidf {
                 Ok(part)
             })
             .collect::<Result<_, E>>()?;
-        let mut matrix = Csr::empty(self.vocabulary.len());
-        parts.iter().for_each(|part| matrix.append(part));
-        Ok(matrix)
+        Ok(Csr::stacked(self.vocabulary.len(), parts))
     }
 
     /// The weights of one text, of length one, by term.
@@ -273,17 +272,19 @@ impl Counts {
             return 0;
         }
         let before = self.vocabulary.len();
-        // Half the table is freed at once, so that this happens rarely.
-        let mut frequencies: Vec<u32> = self.uses.iter().map(|uses| uses.texts).collect();
-        let (_, threshold, _) = frequencies.select_nth_unstable(before - limit / 2 - 1);
-        let threshold = *threshold;
+        // Half the table is freed at once, so that this happens rarely. Of terms as rare as each other
+        // those met first stay.
+        let kept = (limit / 2).max(1);
+        let mut numbers: Vec<u32> = (0..before as u32).collect();
+        let rarest_last = |&number: &u32| (std::cmp::Reverse(self.uses[number as usize].texts), number);
+        numbers.select_nth_unstable_by_key(kept - 1, rarest_last);
+        numbers.truncate(kept);
+        numbers.sort_unstable();
         let old = std::mem::take(self);
-        for (term, uses) in old.vocabulary.terms().zip(&old.uses) {
-            if uses.texts > threshold {
-                self.add(term, *uses);
-            }
+        for number in numbers {
+            self.add(old.vocabulary.term(number), old.uses[number as usize]);
         }
-        (before - self.vocabulary.len()) as u64
+        (before - kept) as u64
     }
 
     /// The terms that the settings let through, in alphabetical order, with their frequencies.

@@ -89,6 +89,13 @@ impl Vocabulary {
         }
     }
 
+    /// Forgets all terms and keeps the memory.
+    pub fn clear(&mut self) {
+        self.text.clear();
+        self.ends.clear();
+        self.table.clear();
+    }
+
     /// The terms as lines. Terms hold no line breaks, as no word does.
     pub fn to_lines(&self) -> String {
         let mut lines = String::with_capacity(self.text.len() + self.len());

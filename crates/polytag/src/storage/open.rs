@@ -168,6 +168,16 @@ impl Sink {
 
     /// Writes what is left and sees it onto the disk.
     pub fn finish(self) -> Result<(), StorageError> {
+        let path = self.path.clone();
+        self.close().and_then(|file| file.sync_all().map_err(StorageError::io(&path, "write")))
+    }
+
+    /// Writes what is left, where there is no disk behind it: a pipe or a device.
+    pub(super) fn finish_unsynced(self) -> Result<(), StorageError> {
+        self.close().map(drop)
+    }
+
+    fn close(self) -> Result<File, StorageError> {
         let Sink { path, out } = self;
         out.into_inner()
             .map_err(io::IntoInnerError::into_error)
@@ -177,7 +187,6 @@ impl Sink {
                 Encoder::Zstd(encoder) => encoder.finish(),
                 Encoder::Lz4(encoder) => encoder.finish().map_err(io::Error::other),
             })
-            .and_then(|file| file.sync_all())
             .map_err(StorageError::io(&path, "write"))
     }
 }

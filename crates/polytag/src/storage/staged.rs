@@ -1,7 +1,9 @@
 //! Writing a folder or a file so that it is there whole or not at all.
 //!
 //! Content is written beside its target under a hidden name, seen onto the disk, and renamed. A
-//! crash at any point leaves the old content or the new, and an error removes what was begun.
+//! crash at any point leaves the old content or the new, and an error removes what was begun. A
+//! target that is a link stands for what it points to; one that is no plain file, such as a device
+//! or a pipe, is written to as it is.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,40 +12,41 @@ use super::error::StorageError;
 use super::open::{Sink, create};
 
 /// What to do with a target folder that exists and is not empty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Existing {
     /// Refuse to write.
     Refuse,
-    /// Replace it, if it holds a file of this name: proof that it is one of ours.
-    ReplaceIfHolds(&'static str),
+    /// Replace it, unless this says why not. It must make sure that the folder is one of ours.
+    ReplaceUnless(fn(&Path) -> Option<String>),
 }
 
 /// A folder being written beside its target.
 #[derive(Debug)]
 pub struct StagedFolder {
     target: PathBuf,
-    staging: PathBuf,
-    committed: bool,
+    staging: tempfile::TempDir,
+    /// Folders above the target that had to be made; removed again if nothing comes of it.
+    made: Vec<PathBuf>,
 }
 
 impl StagedFolder {
-    /// Starts a folder that will stand at `target`, made from `inputs`.
+    /// Starts a folder that will stand at `target`, made from `inputs`. It must not be an input, nor
+    /// hold one.
     pub fn create(target: &Path, existing: Existing, inputs: &[&Path]) -> Result<StagedFolder, StorageError> {
-        refuse_inputs(target, inputs)?;
-        refuse_existing(target, existing)?;
-        let staging = staging_name(target);
-        let parent = parent_of(target);
+        let target = resolve(target);
+        refuse_inputs(&target, inputs)?;
+        refuse_existing(&target, existing)?;
+        let parent = parent_of(&target);
+        let made = missing_folders(&parent);
         fs::create_dir_all(&parent).map_err(StorageError::io(&parent, "create"))?;
-        if staging.exists() {
-            fs::remove_dir_all(&staging).map_err(StorageError::io(&staging, "remove"))?;
-        }
-        fs::create_dir(&staging).map_err(StorageError::io(target, "create"))?;
-        Ok(StagedFolder { target: target.to_owned(), staging, committed: false })
+        let staging = hidden(0o777).tempdir_in(&parent);
+        let staging = staging.map_err(|error| StorageError::io(&target, "create")(error))?;
+        Ok(StagedFolder { target, staging, made })
     }
 
     /// The path under which the file `name` is written until the folder is committed.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.staging.join(name)
+        self.staging.path().join(name)
     }
 
     /// Starts the file `name` in the folder, compressed as its name says.
@@ -53,25 +56,29 @@ impl StagedFolder {
 
     /// Puts the folder in its place.
     pub fn commit(mut self) -> Result<(), StorageError> {
-        sync_folder(&self.staging)?;
-        if self.target.exists() {
-            exchange(&self.staging, &self.target).map_err(StorageError::io(&self.target, "replace"))?;
-            self.committed = true;
-            sync_folder(&parent_of(&self.target))?;
-            // The staging name now holds the old folder.
-            return fs::remove_dir_all(&self.staging).map_err(StorageError::io(&self.staging, "remove"));
-        }
-        fs::rename(&self.staging, &self.target).map_err(StorageError::io(&self.target, "create"))?;
-        self.committed = true;
+        let staging = self.staging.path();
+        sync_folder(staging)?;
+        // After an exchange the staging name holds the old folder, which is removed when dropped.
+        let placed = if self.target.exists() {
+            exchange(staging, &self.target)
+        } else {
+            fs::rename(staging, &self.target)
+        };
+        placed.map_err(StorageError::io(&self.target, "create"))?;
+        self.made.clear();
         sync_folder(&parent_of(&self.target))
     }
 }
 
 impl Drop for StagedFolder {
     fn drop(&mut self) {
-        if !self.committed {
-            // Nothing better can be done with a failure here; the name says what is left over.
-            let _ = fs::remove_dir_all(&self.staging);
+        if self.made.is_empty() {
+            return;
+        }
+        // The staging folder goes first, as it lies in them. Folders that hold something stay.
+        let _ = fs::remove_dir_all(self.staging.path());
+        for folder in &self.made {
+            let _ = fs::remove_dir(folder);
         }
     }
 }
@@ -79,75 +86,113 @@ impl Drop for StagedFolder {
 /// A file being written beside its target.
 pub struct StagedFile {
     target: PathBuf,
-    staging: PathBuf,
-    sink: Option<Sink>,
+    /// None where the target is written to as it is.
+    staging: Option<tempfile::TempPath>,
+    sink: Sink,
 }
 
 impl StagedFile {
-    /// Starts a file that will stand at `target`, made from `inputs`.
+    /// Starts a file that will stand at `target`, made from `inputs`. It must not be an input, nor lie
+    /// in one.
     pub fn create(target: &Path, inputs: &[&Path]) -> Result<StagedFile, StorageError> {
-        refuse_inputs(target, inputs)?;
-        if target.is_dir() {
-            return Err(StorageError::Exists { path: target.to_owned(), why: "is a folder".to_owned() });
+        let is_special = fs::metadata(target).is_ok_and(|data| !data.is_file() && !data.is_dir());
+        if is_special {
+            return Ok(StagedFile { target: target.to_owned(), staging: None, sink: create(target)? });
         }
-        let staging = staging_name(target);
-        let sink = create(&staging).map_err(|error| match error {
-            // The user knows the target's name, not ours.
-            StorageError::Io { action, source, .. } => {
-                StorageError::Io { path: target.to_owned(), action, source }
+        let target = resolve(target);
+        if target.is_dir() {
+            return Err(StorageError::Exists { path: target, why: "is a folder".to_owned() });
+        }
+        for input in inputs {
+            if input.canonicalize().is_ok_and(|input| target.starts_with(input)) {
+                return Err(StorageError::SameAsInput { path: target });
             }
-            other => other,
-        })?;
-        Ok(StagedFile { target: target.to_owned(), staging, sink: Some(sink) })
+        }
+        // The ending decides the compression.
+        let ending = target.extension().map(|ext| format!(".{}", ext.to_string_lossy())).unwrap_or_default();
+        let staging = hidden(0o666).suffix(&ending).tempfile_in(parent_of(&target));
+        let staging = staging.map_err(|error| StorageError::io(&target, "create")(error))?.into_temp_path();
+        let sink = create(&staging)?;
+        Ok(StagedFile { target, staging: Some(staging), sink })
     }
 
     /// Where to write.
     pub fn sink(&mut self) -> &mut Sink {
-        self.sink.as_mut().expect("the sink is there until commit")
+        &mut self.sink
     }
 
     /// Puts the file in its place.
-    pub fn commit(mut self) -> Result<(), StorageError> {
-        self.sink.take().expect("commit happens once").finish()?;
-        fs::rename(&self.staging, &self.target).map_err(StorageError::io(&self.target, "create"))?;
-        sync_folder(&parent_of(&self.target))
+    pub fn commit(self) -> Result<(), StorageError> {
+        let StagedFile { target, staging, sink } = self;
+        let Some(staging) = staging else { return sink.finish_unsynced() };
+        sink.finish()?;
+        staging.persist(&target).map_err(|error| StorageError::io(&target, "create")(error.error))?;
+        sync_folder(&parent_of(&target))
     }
 }
 
-impl Drop for StagedFile {
-    fn drop(&mut self) {
-        // After a commit the name is gone and this does nothing.
-        let _ = fs::remove_file(&self.staging);
+/// Where a target really lies: links are followed as far as there is something.
+fn resolve(target: &Path) -> PathBuf {
+    if let Ok(real) = target.canonicalize() {
+        return real;
+    }
+    match (parent_of(target).canonicalize(), target.file_name()) {
+        (Ok(parent), Some(name)) => parent.join(name),
+        _ => target.to_owned(),
     }
 }
 
 fn refuse_inputs(target: &Path, inputs: &[&Path]) -> Result<(), StorageError> {
-    let Ok(target) = target.canonicalize() else { return Ok(()) };
     for input in inputs {
-        if input.canonicalize().is_ok_and(|input| input == target) {
-            return Err(StorageError::SameAsInput { path: target });
+        if input.canonicalize().is_ok_and(|input| input.starts_with(target)) {
+            return Err(StorageError::SameAsInput { path: target.to_owned() });
         }
     }
     Ok(())
 }
 
 fn refuse_existing(target: &Path, existing: Existing) -> Result<(), StorageError> {
-    let refused = |why: &str| Err(StorageError::Exists { path: target.to_owned(), why: why.to_owned() });
+    let refused = |why: String| Err(StorageError::Exists { path: target.to_owned(), why });
     let Ok(metadata) = fs::metadata(target) else { return Ok(()) };
     if !metadata.is_dir() {
-        return refused("is not a folder");
+        return refused("is not a folder".to_owned());
+    }
+    if is_mount_point(target) {
+        return refused(
+            "is a file system of its own, which cannot be put in place; name a folder in it".to_owned(),
+        );
     }
     let mut entries = fs::read_dir(target).map_err(StorageError::io(target, "read"))?;
     if entries.next().is_none() {
         return Ok(());
     }
     match existing {
-        Existing::Refuse => refused("is not empty"),
-        Existing::ReplaceIfHolds(marker) if target.join(marker).is_file() => Ok(()),
-        Existing::ReplaceIfHolds(marker) => {
-            refused(&format!("holds no {marker}, so it is not ours to replace"))
-        }
+        Existing::Refuse => refused("is not empty".to_owned()),
+        Existing::ReplaceUnless(objection) => objection(target).map_or(Ok(()), refused),
     }
+}
+
+fn is_mount_point(folder: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let device = |path: &Path| fs::metadata(path).map(|data| data.dev()).ok();
+        device(folder) != device(&parent_of(folder))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = folder;
+        false
+    }
+}
+
+/// The folders on the way to `folder` that are not there, the deepest first.
+fn missing_folders(folder: &Path) -> Vec<PathBuf> {
+    folder
+        .ancestors()
+        .take_while(|path| !path.as_os_str().is_empty() && !path.exists())
+        .map(Path::to_owned)
+        .collect()
 }
 
 fn parent_of(target: &Path) -> PathBuf {
@@ -157,15 +202,23 @@ fn parent_of(target: &Path) -> PathBuf {
     }
 }
 
-/// A hidden sibling, so that the rename stays on one file system. The process id keeps two
-/// writers apart. The target's ending is kept, as it decides the compression.
-fn staging_name(target: &Path) -> PathBuf {
-    let name = target.file_name().unwrap_or_default().to_string_lossy();
-    parent_of(target).join(format!(".partial-{}-{name}", std::process::id()))
+/// A maker of hidden names beside a target. What it makes has the permissions of any new file or
+/// folder, not those of a private one.
+fn hidden(mode: u32) -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".partial-");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(fs::Permissions::from_mode(mode));
+    }
+    #[cfg(not(unix))]
+    let _ = mode;
+    builder
 }
 
-fn sync_folder(folder: &Path) -> Result<(), StorageError> {
-    // Folders cannot be opened as files everywhere; where they can, this makes the rename durable.
+/// Makes renames in a folder durable, where folders can be opened.
+pub(crate) fn sync_folder(folder: &Path) -> Result<(), StorageError> {
     if cfg!(unix) {
         File::open(folder).and_then(|handle| handle.sync_all()).map_err(StorageError::io(folder, "write"))?;
     }
@@ -205,7 +258,7 @@ mod tests {
     #[test]
     fn a_folder_appears_whole_and_a_dropped_one_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let target = dir.path().join("out");
+        let target = dir.path().join("new/out");
         let staged = StagedFolder::create(&target, Existing::Refuse, &[]).unwrap();
         staged.file("a.txt").unwrap().finish().unwrap();
         assert!(!target.exists());
@@ -215,33 +268,41 @@ mod tests {
         let staged = StagedFolder::create(&target, Existing::Refuse, &[]).unwrap();
         staged.file("a.txt").unwrap().finish().unwrap();
         staged.commit().unwrap();
-        assert_eq!(names(dir.path()), ["out"]);
+        assert_eq!(names(&dir.path().join("new")), ["out"]);
         assert_eq!(names(&target), ["a.txt"]);
     }
 
     #[test]
-    fn only_our_own_folder_is_replaced() {
+    fn a_folder_is_replaced_only_without_objection() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("out");
         fs::create_dir(&target).unwrap();
         fs::write(target.join("precious"), "x").unwrap();
-        let replace = Existing::ReplaceIfHolds("manifest.json");
-        assert!(matches!(StagedFolder::create(&target, replace, &[]), Err(StorageError::Exists { .. })));
+        let existing = Existing::ReplaceUnless(|dir| {
+            dir.join("precious").exists().then(|| "holds something".to_owned())
+        });
+        assert!(matches!(StagedFolder::create(&target, existing, &[]), Err(StorageError::Exists { .. })));
 
-        fs::write(target.join("manifest.json"), "x").unwrap();
-        let staged = StagedFolder::create(&target, replace, &[]).unwrap();
-        staged.file("manifest.json").unwrap().finish().unwrap();
+        fs::rename(target.join("precious"), target.join("old")).unwrap();
+        let staged = StagedFolder::create(&target, existing, &[]).unwrap();
+        staged.file("new").unwrap().finish().unwrap();
         staged.commit().unwrap();
-        assert_eq!(names(&target), ["manifest.json"]);
+        assert_eq!(names(&target), ["new"]);
         assert_eq!(names(dir.path()), ["out"]);
     }
 
     #[test]
-    fn an_input_is_never_the_output() {
+    fn an_input_is_never_written_over() {
         let dir = tempfile::tempdir().unwrap();
-        let same = dir.path().join("x/..");
-        fs::create_dir(dir.path().join("x")).unwrap();
-        let error = StagedFolder::create(dir.path(), Existing::Refuse, &[&same]).unwrap_err();
+        let input = dir.path().join("model/task");
+        fs::create_dir_all(&input).unwrap();
+        let same = dir.path().join("model/../model/task");
+        for target in [&same, &dir.path().join("model")] {
+            let error =
+                StagedFolder::create(target, Existing::ReplaceUnless(|_| None), &[&input]).unwrap_err();
+            assert!(matches!(error, StorageError::SameAsInput { .. }));
+        }
+        let error = StagedFile::create(&input.join("labels.jsonl"), &[&input]).err().unwrap();
         assert!(matches!(error, StorageError::SameAsInput { .. }));
     }
 
@@ -255,5 +316,26 @@ mod tests {
         staged.commit().unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"one\n");
         assert_eq!(names(dir.path()), ["out.jsonl"]);
+        drop(StagedFile::create(&dir.path().join("other"), &[]).unwrap());
+        assert_eq!(names(dir.path()), ["out.jsonl"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_and_devices_stay_devices() {
+        let dir = tempfile::tempdir().unwrap();
+        let (real, link) = (dir.path().join("real"), dir.path().join("link"));
+        fs::write(&real, "old").unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let mut staged = StagedFile::create(&link, &[]).unwrap();
+        staged.sink().write(b"new").unwrap();
+        staged.commit().unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&real).unwrap(), b"new");
+
+        let mut staged = StagedFile::create(Path::new("/dev/null"), &[]).unwrap();
+        staged.sink().write(b"gone").unwrap();
+        staged.commit().unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
     }
 }

@@ -1,4 +1,4 @@
-//! From text to terms: lower-casing, words, stems, n-grams.
+//! From text to terms: normal form, lower case, words, stems, n-grams.
 //!
 //! The words of a text are laid end to end in one buffer, a space between, so that every n-gram is
 //! a slice of it and no string is made for a term.
@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use rust_stemmers::Stemmer;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfkc_quick};
 
 use super::stem::Language;
 use super::words::{WordRule, each_word};
@@ -64,6 +65,9 @@ pub struct Analyzer {
     stemmer: Option<Stemmer>,
 }
 
+/// Longer words are no words of a language, and stemming takes time with the square of their length.
+const LONGEST_STEMMED: usize = 64;
+
 /// Stems that a thread remembers, as the same words come again and again.
 const STEM_MEMORY: usize = 1 << 16;
 
@@ -111,7 +115,7 @@ impl Analyzer {
     pub fn each_term_and_source(&self, text: &str, scratch: &mut Scratch, mut term: impl FnMut(&str, &str)) {
         // Line limits keep texts far below what 32-bit spans can reach.
         debug_assert!(text.len() < 1 << 30);
-        lower_into(text, &mut scratch.lower);
+        lower_into(text, self.config.words, &mut scratch.lower);
         self.cut(scratch);
         let Scratch { lower, words, spans, .. } = scratch;
         for first in 0..spans.len() {
@@ -142,8 +146,8 @@ impl Analyzer {
             }
             let start = words.len() as u32;
             match &self.stemmer {
-                Some(stemmer) => push_stem(stemmer, word, stems, words),
-                None => words.push_str(word),
+                Some(stemmer) if word.len() <= LONGEST_STEMMED => push_stem(stemmer, word, stems, words),
+                _ => words.push_str(word),
             }
             let source = (at as u32, (at + word.len()) as u32);
             spans.push(Span { word: (start, words.len() as u32), source });
@@ -164,11 +168,16 @@ fn push_stem(stemmer: &Stemmer, word: &str, stems: &mut FxHashMap<Box<str>, Box<
     stems.insert(word.into(), stem.into());
 }
 
-fn lower_into(text: &str, lower: &mut String) {
+/// Lower-cases text. By Unicode's rule it is brought into its compatible normal form first (UAX #15), so
+/// that an accent is the same however it was typed, and a ligature the same as its letters.
+fn lower_into(text: &str, rule: WordRule, lower: &mut String) {
     lower.clear();
     if text.is_ascii() {
         lower.push_str(text);
         lower.make_ascii_lowercase();
+    } else if rule == WordRule::Unicode && is_nfkc_quick(text.chars()) != IsNormalized::Yes {
+        let normal: String = text.nfkc().collect();
+        *lower = normal.to_lowercase();
     } else {
         // Whole-string lower-casing knows that a final sigma differs.
         *lower = text.to_lowercase();
@@ -202,6 +211,21 @@ mod tests {
     #[test]
     fn case_follows_unicode() {
         assert_eq!(terms(AnalyzerConfig::default(), "ΟΔΟΣ STRASSE İz"), ["οδος", "strasse", "i\u{307}z"]);
+    }
+
+    #[test]
+    fn words_are_the_same_however_they_were_typed() {
+        let config = AnalyzerConfig::default;
+        assert_eq!(terms(config(), "cafe\u{301} o\u{fb03}ce"), terms(config(), "café office"));
+        let python = AnalyzerConfig { words: WordRule::Python, ..config() };
+        assert_eq!(terms(python, "o\u{fb03}ce"), ["o\u{fb03}ce"]);
+    }
+
+    #[test]
+    fn what_is_too_long_for_a_word_is_not_stemmed() {
+        let config = AnalyzerConfig { stem: Some(Language::English), ..AnalyzerConfig::default() };
+        let long = "ay".repeat(500_000);
+        assert_eq!(terms(config, &long), [long]);
     }
 
     #[test]

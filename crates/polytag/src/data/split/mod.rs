@@ -101,6 +101,13 @@ pub fn split(
     let mut writer = TaskWriter::create(target, &[task.dir()])?;
     let reading = Reading { task, progress, stop };
     let before = Counts::of(&reading)?;
+    if before.train.iter().all(|&documents| documents == 0) {
+        let path = task.required_file(Split::Train)?;
+        return Err(DataError::Split {
+            problem: format!("{}: no document carries a label, so none can be taken off", path.display()),
+            remedy: "split a task whose train documents are labelled",
+        });
+    }
     let mut keeper = Keeper::new(config, &before)?;
     for (_, label) in task.labels().iter() {
         writer.label(label.clone())?;

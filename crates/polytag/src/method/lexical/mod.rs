@@ -6,10 +6,11 @@
 //! - a term is a word stem, or a run of up to three of them. A run is as rare as if its words met by
 //!   chance, so that only words need counting and a label added later is weighed like the others;
 //! - a document weighs a term by `idf · (1 + ln uses)`, uses in the title counting double;
-//! - a label has forms: its name, each alias, its description. A form weighs a term by `idf`, a run of
-//!   words by half of it, and is scaled to length one;
-//! - a form scores as the inner product, times the root of the share of its words that the document
-//!   holds; a label scores as its best form.
+//! - a label has forms: its name, each alias, its description (words only, no runs). A form weighs a
+//!   term by `idf`, a run of words by half of it, and is scaled to length one, a description to half;
+//! - a form scores as the inner product with the document, whose words make a vector of length one,
+//!   times the root of the share of the form's words that the document holds; a label scores as its best
+//!   form. The score compares labels and documents. It is not a probability.
 //!
 //! The defaults were chosen on the train split of EURLEX57K and checked on Debian's package tags;
 //! `results/` says how.

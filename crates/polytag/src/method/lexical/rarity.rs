@@ -70,25 +70,39 @@ impl Rarity {
     /// How rare a term is. The rarity of a run of words follows from its words, as if they met by
     /// chance, but nothing is rarer than a word that no document has.
     pub(super) fn of(&self, term: &str) -> f64 {
-        let rarest = ((self.documents + 1) as f64).ln() + 1.0;
+        let rarest = self.rarest();
         let word = |word: &str| self.words.find(word).map_or(rarest, |number| self.idf[number as usize]);
         let surplus: f64 = term.split(' ').map(|part| word(part) - 1.0).sum();
         (surplus + 1.0).min(rarest)
     }
 
+    /// The rarity of a word that no document has.
+    fn rarest(&self) -> f64 {
+        ((self.documents + 1) as f64).ln() + 1.0
+    }
+
     pub(super) fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
         model.file(WORDS, self.words.to_lines().as_bytes())?;
-        model.tensors(WEIGHTS, &TensorsBuilder::default().f64("idf", &self.idf))
+        let documents = [self.documents as f64];
+        model.tensors(WEIGHTS, &TensorsBuilder::default().f64("idf", &self.idf).f64("documents", &documents))
     }
 
     pub(super) fn load(folder: &ModelFolder) -> Result<Rarity, ArtifactError> {
         let words =
             Vocabulary::from_lines(&folder.read_text(WORDS)?).map_err(|e| folder.damaged(WORDS, e))?;
-        let idf = folder.tensors(WEIGHTS)?.f64("idf")?;
-        if words.len() != idf.len() {
-            let problem = format!("{} weights for {} words", idf.len(), words.len());
+        let tensors = folder.tensors(WEIGHTS)?;
+        let (idf, documents) = (tensors.f64("idf")?, tensors.f64("documents")?);
+        let [documents] = documents[..] else {
+            return Err(folder.damaged(WEIGHTS, "it does not say how many documents there were"));
+        };
+        let rarity = Rarity { words, idf, documents: documents as u64 };
+        if rarity.words.len() != rarity.idf.len() {
+            let problem = format!("{} weights for {} words", rarity.idf.len(), rarity.words.len());
             return Err(folder.damaged(WEIGHTS, problem));
         }
-        Ok(Rarity { words, idf, documents: folder.manifest().train_documents })
+        if !rarity.idf.iter().all(|idf| (1.0..=rarity.rarest()).contains(idf)) {
+            return Err(folder.damaged(WEIGHTS, "a word is rarer, or less rare, than any can be"));
+        }
+        Ok(rarity)
     }
 }
