@@ -1,6 +1,6 @@
 //! Plain tables: columns that line up, nothing else.
 
-/// Rows of text whose columns line up; numbers are set to the right.
+/// Rows of text whose columns line up; columns of numbers are set to the right, their heads too.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
@@ -23,14 +23,16 @@ impl Table {
         let cell = |row: &Vec<String>, column: usize| row.get(column).cloned().unwrap_or_default();
         let width = |column| self.rows.iter().map(|row| cell(row, column).chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns).map(width).collect();
+        let is_number = |cell: &str| cell.is_empty() || cell == "–" || cell.starts_with(|c: char| c.is_ascii_digit());
+        let numeric = |column| self.rows.iter().skip(1).all(|row| is_number(&cell(row, column)));
+        let numeric: Vec<bool> = (0..columns).map(numeric).collect();
         let mut text = String::new();
         for row in &self.rows {
             let mut line = " ".repeat(indent);
             for (column, &width) in widths.iter().enumerate() {
                 let cell = cell(row, column);
                 let space = " ".repeat(width - cell.chars().count());
-                let number = cell.starts_with(|c: char| c.is_ascii_digit());
-                line.push_str(&if number { space + &cell } else { cell + &space });
+                line.push_str(&if numeric[column] { space + &cell } else { cell + &space });
                 line.push_str("  ");
             }
             text.push_str(line.trim_end());
@@ -60,8 +62,8 @@ mod tests {
     #[test]
     fn columns_line_up() {
         let mut table = Table::default();
-        table.row(["labels", "4,271"]).row(["unseen", "163"]).row(["é", "1", "x"]);
-        assert_eq!(table.render(1), " labels  4,271\n unseen    163\n é           1  x\n");
+        table.row(["", "train"]).row(["labels", "163,000"]).row(["é", "1", "x"]);
+        assert_eq!(table.render(1), "           train\n labels  163,000\n é             1  x\n");
     }
 
     #[test]
