@@ -23,7 +23,8 @@ impl Table {
         let cell = |row: &Vec<String>, column: usize| row.get(column).cloned().unwrap_or_default();
         let width = |column| self.rows.iter().map(|row| cell(row, column).chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns).map(width).collect();
-        let is_number = |cell: &str| cell.is_empty() || cell == "–" || cell.starts_with(|c: char| c.is_ascii_digit());
+        let is_number =
+            |cell: &str| cell.is_empty() || cell == "–" || cell.starts_with(|c: char| c.is_ascii_digit());
         let numeric = |column| self.rows.iter().skip(1).all(|row| is_number(&cell(row, column)));
         let numeric: Vec<bool> = (0..columns).map(numeric).collect();
         let mut text = String::new();

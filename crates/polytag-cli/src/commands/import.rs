@@ -12,7 +12,7 @@ use polytag::data::import::skos::Skos;
 use polytag::data::import::wordnet::{DEFAULT_WORDNET, Wordnet, WordnetConfig};
 use polytag::data::import::xc::Xc;
 use polytag::data::import::{ImportContext, Importer, Shares, import};
-use polytag::data::{Share, TaskSummary};
+use polytag::data::{Share, Split, TaskSummary};
 
 use super::{DONE, Done};
 use crate::output;
@@ -311,8 +311,11 @@ impl Format {
 }
 
 fn describe(target: &Path, summary: &TaskSummary) -> String {
-    let documents: Vec<String> =
-        summary.documents.iter().map(|(split, documents)| format!("{split} {}", count(*documents))).collect();
+    let documents = Split::ALL.iter().filter_map(|split| {
+        let documents = summary.documents.get(split.as_str())?;
+        Some(format!("{split} {}", count(*documents)))
+    });
+    let documents: Vec<String> = documents.collect();
     format!(
         "{}: {} labels, {} pairs, documents: {}\n",
         target.display(),
