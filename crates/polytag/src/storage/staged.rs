@@ -1,7 +1,8 @@
 //! Writing a folder or a file so that it is there whole or not at all.
 //!
 //! Content is written beside its target under a hidden name, seen onto the disk, and renamed. A
-//! crash at any point leaves the old content or the new, and an error removes what was begun.
+//! crash at any point leaves the old content or the new, and an error removes what was begun. A link
+//! stays a link: what it leads to is replaced. A pipe or a device is written to as it is.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -31,6 +32,7 @@ impl StagedFolder {
     pub fn create(target: &Path, existing: Existing, inputs: &[&Path]) -> Result<StagedFolder, StorageError> {
         refuse_inputs(target, inputs)?;
         refuse_existing(target, existing)?;
+        let target = &behind_links(target);
         let staging = staging_name(target);
         let parent = parent_of(target);
         fs::create_dir_all(&parent).map_err(StorageError::io(&parent, "create"))?;
@@ -79,7 +81,8 @@ impl Drop for StagedFolder {
 /// A file being written beside its target.
 pub struct StagedFile {
     target: PathBuf,
-    staging: PathBuf,
+    /// None where the target takes bytes but cannot be replaced: a pipe, a device.
+    staging: Option<PathBuf>,
     sink: Option<Sink>,
 }
 
@@ -90,6 +93,10 @@ impl StagedFile {
         if target.is_dir() {
             return Err(StorageError::Exists { path: target.to_owned(), why: "is a folder".to_owned() });
         }
+        if fs::metadata(target).is_ok_and(|metadata| !metadata.is_file()) {
+            return Ok(StagedFile { target: target.to_owned(), staging: None, sink: Some(create(target)?) });
+        }
+        let target = &behind_links(target);
         let staging = staging_name(target);
         let sink = create(&staging).map_err(|error| match error {
             // The user knows the target's name, not ours.
@@ -98,7 +105,7 @@ impl StagedFile {
             }
             other => other,
         })?;
-        Ok(StagedFile { target: target.to_owned(), staging, sink: Some(sink) })
+        Ok(StagedFile { target: target.to_owned(), staging: Some(staging), sink: Some(sink) })
     }
 
     /// Where to write.
@@ -109,7 +116,8 @@ impl StagedFile {
     /// Puts the file in its place.
     pub fn commit(mut self) -> Result<(), StorageError> {
         self.sink.take().expect("commit happens once").finish()?;
-        fs::rename(&self.staging, &self.target).map_err(StorageError::io(&self.target, "create"))?;
+        let Some(staging) = &self.staging else { return Ok(()) };
+        fs::rename(staging, &self.target).map_err(StorageError::io(&self.target, "create"))?;
         sync_folder(&parent_of(&self.target))
     }
 }
@@ -117,7 +125,9 @@ impl StagedFile {
 impl Drop for StagedFile {
     fn drop(&mut self) {
         // After a commit the name is gone and this does nothing.
-        let _ = fs::remove_file(&self.staging);
+        if let Some(staging) = &self.staging {
+            let _ = fs::remove_file(staging);
+        }
     }
 }
 
@@ -148,6 +158,12 @@ fn refuse_existing(target: &Path, existing: Existing) -> Result<(), StorageError
             refused(&format!("holds no {marker}, so it is not ours to replace"))
         }
     }
+}
+
+/// Where a target that exists really lies, so that renaming replaces it and not a link to it.
+fn behind_links(target: &Path) -> PathBuf {
+    let is_link = fs::symlink_metadata(target).is_ok_and(|metadata| metadata.is_symlink());
+    if is_link { target.canonicalize().unwrap_or_else(|_| target.to_owned()) } else { target.to_owned() }
 }
 
 fn parent_of(target: &Path) -> PathBuf {
@@ -243,6 +259,31 @@ mod tests {
         fs::create_dir(dir.path().join("x")).unwrap();
         let error = StagedFolder::create(dir.path(), Existing::Refuse, &[&same]).unwrap_err();
         assert!(matches!(error, StorageError::SameAsInput { .. }));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_stay_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("real/out"), dir.path().join("link"));
+        fs::create_dir(dir.path().join("real")).unwrap();
+        fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let mut staged = StagedFile::create(&link, &[]).unwrap();
+        staged.sink().write(b"new").unwrap();
+        staged.commit().unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(names(dir.path()), ["link", "real"]);
+        assert_eq!(names(&dir.path().join("real")), ["out"]);
+
+        let folder_link = dir.path().join("folder");
+        std::os::unix::fs::symlink(dir.path().join("real"), &folder_link).unwrap();
+        let staged = StagedFolder::create(&folder_link, Existing::ReplaceIfHolds("out"), &[]).unwrap();
+        staged.file("fresh").unwrap().finish().unwrap();
+        staged.commit().unwrap();
+        assert_eq!(names(&dir.path().join("real")), ["fresh"]);
+        assert!(fs::symlink_metadata(&folder_link).unwrap().is_symlink());
     }
 
     #[test]
