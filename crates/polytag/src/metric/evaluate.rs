@@ -58,6 +58,10 @@ pub fn evaluate(
             batch.clear();
         }
     }
+    if number == 0 {
+        let path = task.required_file(split)?;
+        return Err(DataError::Empty { path, expected: "one document a line" }.into());
+    }
     runner.measure(&batch, &mut tally)?;
     watch.progress.report(Event::Advanced(batch.len() as u64));
     watch.progress.report(Event::Finished);
