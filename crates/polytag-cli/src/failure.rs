@@ -1,6 +1,6 @@
 //! From errors to words and exit codes.
 
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use polytag::data::DataError;
@@ -29,13 +29,19 @@ pub(crate) fn user_error(message: impl Into<String>) -> anyhow::Error {
     UserError(message.into()).into()
 }
 
+/// Prints a line on standard error. Nobody may be listening there, and that stops no work.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
 /// Says what went wrong and gives the exit code for it.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if is_closed_pipe(error) {
         // Whoever read our output has read enough.
         return ExitCode::SUCCESS;
     }
-    eprintln!("error: {error:#}");
+    // Errors of the library tell their cause themselves; the chain would tell it twice.
+    say(&format!("error: {error}"));
     ExitCode::from(exit_code(error))
 }
 

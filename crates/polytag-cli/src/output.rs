@@ -25,8 +25,8 @@ impl Lines {
     pub(crate) fn json(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
         match self {
             Lines::Stdout(out) => {
-                serde_json::to_writer(&mut *out, value).map_err(io::Error::from)?;
-                out.write_all(b"\n")?;
+                let written = serde_json::to_writer(&mut *out, value).map_err(io::Error::from);
+                written.and_then(|()| out.write_all(b"\n")).map_err(stdout_error)?;
             }
             Lines::File(file) => file.sink().write_json_line(value).map_err(polytag::Error::from)?,
         }
@@ -34,9 +34,9 @@ impl Lines {
     }
 
     /// Makes what was written visible now, where that is possible.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self) -> Result<(), polytag::Error> {
         match self {
-            Lines::Stdout(out) => out.flush(),
+            Lines::Stdout(out) => out.flush().map_err(stdout_error),
             Lines::File(_) => Ok(()),
         }
     }
@@ -44,7 +44,7 @@ impl Lines {
     /// Ends the stream; a file takes its place.
     pub(crate) fn finish(self) -> anyhow::Result<()> {
         match self {
-            Lines::Stdout(mut out) => out.flush()?,
+            Lines::Stdout(mut out) => out.flush().map_err(stdout_error)?,
             Lines::File(file) => file.commit().map_err(polytag::Error::from)?,
         }
         Ok(())
@@ -53,16 +53,20 @@ impl Lines {
 
 /// Prints `value` as JSON for a program to read.
 pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from)?;
-    out.write_all(b"\n")?;
-    Ok(())
+    let mut text = serde_json::to_string_pretty(value)?;
+    text.push('\n');
+    print_text(&text)
 }
 
 /// Prints text for a person to read.
 pub(crate) fn print_text(text: &str) -> anyhow::Result<()> {
-    io::stdout().lock().write_all(text.as_bytes())?;
-    Ok(())
+    let mut out = io::stdout().lock();
+    Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(stdout_error)?)
+}
+
+/// A failure of standard output, which may be a file on a full disk.
+fn stdout_error(error: io::Error) -> polytag::Error {
+    StorageError::io(Path::new("standard output"), "write")(error).into()
 }
 
 /// Writes `text` to a file that appears whole.

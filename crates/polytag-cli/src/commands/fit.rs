@@ -9,7 +9,7 @@ use polytag::method::{self, METHODS, MethodConfig, TrainContext};
 use serde_json::{Map, Value};
 
 use super::{DONE, Done};
-use crate::failure::user_error;
+use crate::failure::{say, user_error};
 use crate::output;
 use crate::settings::Session;
 use crate::table::count;
@@ -52,7 +52,7 @@ impl Fit {
         let settings = settings(self.config.as_ref(), &self.set)?;
         let config = MethodConfig::named(&self.method, &settings).map_err(polytag::Error::from)?;
         if self.method == "auto" {
-            eprintln!("method: {}, the only one so far; it needs no labelled document", config.name());
+            say(&format!("method: {}, the only one so far; it needs no labelled document", config.name()));
         }
         let task = session.task(&self.task)?;
         let context =
