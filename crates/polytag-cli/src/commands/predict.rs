@@ -1,20 +1,21 @@
 //! `polytag predict`: documents in, labels out, as streams.
 
-use std::io::{self, BufRead, BufReader};
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use polytag::data::{DocumentRecord, LabelSpace, Passage, Place};
+use polytag::data::{DataError, DocumentRecord, LabelSpace, Passage, Place};
 use polytag::index::Allowed;
 use polytag::method;
 use polytag::predict::{Ask, Predictor};
 use polytag::progress::Event;
 use polytag::ranking::Ranking;
-use polytag::storage::{self, Lines, StorageError};
+use polytag::storage::{self, Lines};
 use serde::Serialize;
 
 use super::{DONE, Done};
-use crate::failure::{USER, user_error};
+use crate::failure::{USER, say, user_error};
+use crate::input::Stdin;
 use crate::output;
 use crate::settings::Session;
 
@@ -78,34 +79,43 @@ impl Predict {
         if self.k == 0 {
             return Err(user_error("--k 0 asks for no label; say at least 1"));
         }
+        if self.threshold.is_some_and(f32::is_nan) {
+            return Err(user_error("--threshold is not a number; say a score such as 0.2"));
+        }
         let model = method::load(&self.model)?;
         let allowed =
             self.allow.as_deref().map(|path| read_allowed(path, model.label_space(), session)).transpose()?;
         let ask = Ask { k: self.k, allowed: allowed.as_ref() };
         let (name, input): (PathBuf, Box<dyn BufRead + Send>) = match &self.input {
             Some(path) => (path.clone(), storage::open(path).map_err(polytag::Error::from)?),
-            None => (PathBuf::from("standard input"), Box::new(BufReader::new(io::stdin()))),
+            None => (PathBuf::from("standard input"), Box::new(Stdin::start(&session.stop))),
         };
         let inputs: Vec<&Path> = self.input.iter().chain(&self.allow).map(PathBuf::as_path).collect();
         let mut out = output::Lines::to(self.out.as_deref(), &inputs)?;
         let mut lines = Lines::new(&name, input, session.read.max_line);
-        let mut bad_lines = 0u64;
+        let (mut documents, mut bad_lines) = (0, 0);
         session.progress.report(Event::Started { stage: "tagging documents", total: None });
         loop {
-            let (batch, ended) = self.read_batch(&mut lines, session, &mut bad_lines)?;
+            let read = self.read_batch(&mut lines, session, &mut bad_lines);
+            if session.stop.is_asked() {
+                return Err(polytag::Error::from(DataError::Stopped).into());
+            }
+            let (batch, ended) = read?;
+            documents += batch.len();
             self.tag(model.as_ref(), &batch, &ask, &mut out)?;
             session.progress.report(Event::Advanced(batch.len() as u64));
-            if session.stop.is_asked() {
-                return Err(polytag::Error::from(polytag::data::DataError::Stopped).into());
-            }
             if ended {
                 break;
             }
         }
         session.progress.report(Event::Finished);
+        if documents == 0 && bad_lines == 0 {
+            let empty = DataError::Empty { path: name, expected: "one document a line" };
+            return Err(polytag::Error::from(empty).into());
+        }
         out.finish()?;
         if bad_lines > 0 {
-            eprintln!("{bad_lines} lines could not be read and were passed over");
+            say(&format!("{bad_lines} lines could not be read and were passed over"));
             return Ok(USER.into());
         }
         Ok(DONE)
@@ -136,7 +146,7 @@ impl Predict {
         Ok((batch, false))
     }
 
-    fn read_document(&self, lines: &mut Lines) -> Result<Option<DocumentRecord>, polytag::data::DataError> {
+    fn read_document(&self, lines: &mut Lines) -> Result<Option<DocumentRecord>, DataError> {
         let path = lines.path().to_owned();
         let Some(line) = lines.next_line()? else { return Ok(None) };
         if self.plain {
@@ -202,8 +212,8 @@ fn read_allowed(path: &Path, space: &LabelSpace, session: &Session) -> anyhow::R
         labels.push(label);
     }
     if labels.is_empty() {
-        let empty = io::Error::new(io::ErrorKind::InvalidData, "it names no label");
-        return Err(polytag::Error::from(StorageError::io(path, "use it as --allow")(empty)).into());
+        let empty = DataError::Empty { path: path.to_owned(), expected: "the id of a label a line" };
+        return Err(polytag::Error::from(empty).into());
     }
     Ok(labels.into_iter().collect())
 }
