@@ -12,6 +12,9 @@ use polytag::storage::DEFAULT_MAX_LINE;
 use crate::failure::user_error;
 use crate::progress::{self, ProgressStyle};
 
+/// More threads than any machine can use, and few enough to start.
+const MOST_THREADS: usize = 1024;
+
 /// Options of every command.
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
@@ -37,6 +40,9 @@ impl Session {
     pub(crate) fn start(settings: &Settings) -> anyhow::Result<Session> {
         if settings.max_line_mib == 0 || settings.max_line_mib > 1023 {
             return Err(user_error("--max-line-mib must be from 1 to 1023"));
+        }
+        if settings.threads > MOST_THREADS {
+            return Err(user_error(format!("--threads must be from 0 to {MOST_THREADS}")));
         }
         rayon::ThreadPoolBuilder::new().num_threads(settings.threads).build_global()?;
         let stop = Stop::default();
