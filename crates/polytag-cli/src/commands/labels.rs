@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use polytag::data::{Label, LabelChange, Place};
+use polytag::data::{Label, LabelChange, Place, SpaceError};
 use polytag::method;
+use polytag::predict::PredictError;
 use polytag::storage::Lines;
 use serde::Serialize;
 
@@ -98,13 +99,15 @@ struct Listed<'a> {
 
 impl Labels {
     pub(crate) fn run(&self, session: &Session) -> Done {
+        let mut places = Vec::new();
         let changes = match &self.action {
             Action::List { matching, json } => return self.list(matching.as_deref(), *json),
-            Action::Add(add) => add.changes(session)?,
+            Action::Add(add) => add.changes(&mut places, session)?,
             Action::Remove { ids } => ids.iter().map(|id| LabelChange::Remove { id: id.clone() }).collect(),
             Action::Rename { id, name } => vec![LabelChange::Rename { id: id.clone(), name: name.clone() }],
         };
-        let model = method::change_labels(&self.model, &changes)?;
+        let changed = method::change_labels(&self.model, &changes);
+        let model = changed.map_err(|error| placed(error, &changes, &places))?;
         let (changed, labels) = (count(changes.len() as u64), count(model.label_space().len() as u64));
         output::print_text(&format!("{changed} changed; {labels} labels now\n"))?;
         Ok(DONE)
@@ -141,8 +144,20 @@ impl Labels {
     }
 }
 
+/// Tells the line of the file that a change came from, where it is known.
+fn placed(error: polytag::Error, changes: &[LabelChange], places: &[Place]) -> anyhow::Error {
+    if let polytag::Error::Predict(PredictError::Space(SpaceError::Taken { id: taken })) = &error {
+        let adds = |change: &LabelChange| matches!(change, LabelChange::Add { label } if label.id == *taken);
+        if let Some(place) = changes.iter().rposition(adds).and_then(|index| places.get(index)) {
+            return user_error(format!("{place}: {error}"));
+        }
+    }
+    error.into()
+}
+
 impl Add {
-    fn changes(&self, session: &Session) -> anyhow::Result<Vec<LabelChange>> {
+    /// The labels to add; `places` takes the line of each, if they come from a file.
+    fn changes(&self, places: &mut Vec<Place>, session: &Session) -> anyhow::Result<Vec<LabelChange>> {
         let Some(path) = &self.file else {
             let label = Label {
                 id: self.id.clone().unwrap_or_default(),
@@ -159,6 +174,7 @@ impl Add {
             let label =
                 Label::parse(line.text, || Place::line(path, line.number)).map_err(polytag::Error::from)?;
             changes.push(LabelChange::Add { label });
+            places.push(Place::line(path, line.number));
         }
         if changes.is_empty() {
             return Err(user_error(format!("{}: the file is empty; write one label a line", path.display())));
