@@ -24,7 +24,7 @@ const SAMPLE: [(&str, &[u8]); 5] = [
 ];
 
 /// Packages of the dev split that make good examples.
-const EXAMPLES: [&str; 3] = ["4g8", "7zip", "abook"];
+const EXAMPLES: [&str; 3] = ["4g8", "7zip", "duplicity"];
 
 /// Metrics worth a first look.
 const SHOWN: [&str; 6] = ["P@1", "P@5", "R@10", "nDCG@5", "ZSR@10", "ZSR@100"];
