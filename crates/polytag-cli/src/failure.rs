@@ -1,6 +1,6 @@
 //! From errors to words and exit codes.
 
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use polytag::data::DataError;
@@ -27,6 +27,11 @@ impl std::error::Error for UserError {}
 /// An error that the user can mend.
 pub(crate) fn user_error(message: impl Into<String>) -> anyhow::Error {
     UserError(message.into()).into()
+}
+
+/// Prints a line on standard error. Nobody may be listening there, and that stops no work.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// Says what went wrong and gives the exit code for it.

@@ -7,6 +7,8 @@ use std::time::Instant;
 use indicatif::{HumanCount, ProgressBar, ProgressStyle as BarStyle};
 use polytag::progress::{Event, Progress, Silent};
 
+use crate::failure::say;
+
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProgressStyle {
@@ -60,17 +62,17 @@ impl Progress for Bars {
                     bar.finish_and_clear();
                 }
             }
-            Event::Measured { name, value } => say(&current, &format!("{name} {value:.4}")),
-            Event::Warned(message) => say(&current, &format!("warning: {message}")),
+            Event::Measured { name, value } => say_over(&current, &format!("{name} {value:.4}")),
+            Event::Warned(message) => say_over(&current, &format!("warning: {message}")),
         }
     }
 }
 
 /// Prints a line without tearing the bar.
-fn say(bar: &Option<ProgressBar>, line: &str) {
+fn say_over(bar: &Option<ProgressBar>, line: &str) {
     match bar {
-        Some(bar) => bar.suspend(|| eprintln!("{line}")),
-        None => eprintln!("{line}"),
+        Some(bar) => bar.suspend(|| say(line)),
+        None => say(line),
     }
 }
 
@@ -99,13 +101,15 @@ impl Progress for Lines {
                 if let Some(stage) = current.take() {
                     let seconds = stage.started.elapsed().as_secs_f64();
                     match stage.steps {
-                        0 => eprintln!("{}: {seconds:.1} s", stage.name),
-                        steps => eprintln!("{}: {} in {seconds:.1} s", stage.name, HumanCount(steps)),
+                        0 => say(&format!("{}: {seconds:.1} s", stage.name)),
+                        steps => {
+                            say(&format!("{}: {} in {seconds:.1} s", stage.name, HumanCount(steps)));
+                        }
                     }
                 }
             }
-            Event::Measured { name, value } => eprintln!("{name} {value:.4}"),
-            Event::Warned(message) => eprintln!("warning: {message}"),
+            Event::Measured { name, value } => say(&format!("{name} {value:.4}")),
+            Event::Warned(message) => say(&format!("warning: {message}")),
         }
     }
 }

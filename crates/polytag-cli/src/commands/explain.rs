@@ -52,6 +52,9 @@ struct Explained<'a> {
 
 impl Explain {
     pub(crate) fn run(&self, _session: &Session) -> Done {
+        if self.k == 0 {
+            return Err(user_error("--k 0 asks for no label; say at least 1"));
+        }
         let model = method::load(&self.model)?;
         let space = model.label_space();
         let passage = Passage { title: self.title.as_deref(), text: &self.text };

@@ -9,7 +9,7 @@ use polytag::method::{self, METHODS, MethodConfig, TrainContext};
 use serde_json::{Map, Value};
 
 use super::{DONE, Done};
-use crate::failure::user_error;
+use crate::failure::{say, user_error};
 use crate::output;
 use crate::settings::Session;
 use crate::table::count;

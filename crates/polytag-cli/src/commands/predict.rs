@@ -1,6 +1,6 @@
 //! `polytag predict`: documents in, labels out, as streams.
 
-use std::io::{self, BufRead, BufReader};
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -17,7 +17,8 @@ use polytag::storage::{self, Lines};
 use serde::Serialize;
 
 use super::{DONE, Done};
-use crate::failure::{USER, user_error};
+use crate::failure::{USER, say, user_error};
+use crate::input::Stdin;
 use crate::output;
 use crate::settings::Session;
 
@@ -111,9 +112,13 @@ impl Predict {
             }
         }
         session.progress.report(Event::Finished);
+        if documents == 0 && bad_lines == 0 {
+            let empty = DataError::Empty { path: name, expected: "one document a line" };
+            return Err(polytag::Error::from(empty).into());
+        }
         out.finish()?;
         if bad_lines > 0 {
-            eprintln!("{bad_lines} lines could not be read and were passed over");
+            say(&format!("{bad_lines} lines could not be read and were passed over"));
             return Ok(USER.into());
         }
         Ok(DONE)

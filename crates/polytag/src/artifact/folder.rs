@@ -8,7 +8,7 @@ use super::label_table;
 use super::manifest::{MANIFEST, Manifest, sha256_hex};
 use super::tensors::Tensors;
 use crate::data::LabelSpace;
-use crate::storage::{StorageError, read_bounded};
+use crate::storage::{StorageError, read_bounded, require_folder};
 
 /// No manifest is larger than this.
 const MAX_MANIFEST: u64 = 16 << 20;
@@ -24,11 +24,7 @@ impl ModelFolder {
     /// Opens the model folder `dir`.
     pub fn open(dir: &Path) -> Result<ModelFolder, ArtifactError> {
         let path = dir.join(MANIFEST);
-        if !dir.is_dir() {
-            let kind =
-                if dir.exists() { std::io::ErrorKind::NotADirectory } else { std::io::ErrorKind::NotFound };
-            return Err(StorageError::io(dir, "open the model folder")(kind.into()).into());
-        }
+        require_folder(dir, "open the model folder")?;
         if !path.is_file() {
             return Err(ArtifactError::NotAModel { dir: dir.to_owned() });
         }

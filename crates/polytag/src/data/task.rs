@@ -10,7 +10,7 @@ use super::label::Label;
 use super::reader::{DocumentReader, FirstLines, ReadOptions};
 use super::space::LabelSpace;
 use crate::progress::{Progress, Stop};
-use crate::storage::{Lines, StorageError, compressed_variants};
+use crate::storage::{Lines, compressed_variants, require_folder};
 
 /// A part of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,11 +77,7 @@ pub struct Task {
 impl Task {
     /// Reads the labels of the task folder `dir`.
     pub fn open(dir: &Path, options: &ReadOptions) -> Result<Task, DataError> {
-        if !dir.is_dir() {
-            let kind =
-                if dir.exists() { std::io::ErrorKind::NotADirectory } else { std::io::ErrorKind::NotFound };
-            return Err(StorageError::io(dir, "open the task folder")(kind.into()).into());
-        }
+        require_folder(dir, "open the task folder")?;
         let path = find(dir, "labels.jsonl")?.ok_or_else(|| DataError::MissingFile {
             dir: dir.to_owned(),
             name: "labels.jsonl".to_owned(),

@@ -71,6 +71,8 @@ fn overridden<T: Serialize + for<'de> Deserialize<'de>>(
     };
     for (name, setting) in fields {
         value[name] = setting.clone();
+        // One at a time, so that a complaint names the setting.
+        T::deserialize(&value).map_err(|error| config(format!("{name} = {setting}: {error}")))?;
     }
     T::deserialize(value).map_err(|error| config(error.to_string()))
 }

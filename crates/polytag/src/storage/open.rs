@@ -61,6 +61,15 @@ pub fn compressed_variants(dir: &Path, name: &str) -> Vec<PathBuf> {
         .collect()
 }
 
+/// An error, unless `dir` is a folder; `action` is what was to be done with it.
+pub fn require_folder(dir: &Path, action: &'static str) -> Result<(), StorageError> {
+    let found = std::fs::metadata(dir).and_then(|metadata| match metadata.is_dir() {
+        true => Ok(()),
+        false => Err(io::ErrorKind::NotADirectory.into()),
+    });
+    found.map_err(StorageError::io(dir, action))
+}
+
 /// Opens `path` for reading, decompressing on the way.
 ///
 /// Errors of the decoder surface from `read` as [`io::Error`]; [`decode_error`] gives them their
@@ -95,9 +104,9 @@ fn buffered(read: impl Read + Send + 'static) -> Box<dyn BufRead + Send> {
 /// Gives an error that a reader from [`open`] returned its place and meaning.
 pub fn decode_error(path: &Path, error: io::Error) -> StorageError {
     let format = File::open(path)
-        .and_then(|mut file| {
-            let mut head = [0; 4];
-            file.read_exact(&mut head)?;
+        .and_then(|file| {
+            let mut head = Vec::new();
+            file.take(4).read_to_end(&mut head)?;
             Ok(Compression::from_magic(&head))
         })
         .unwrap_or(Compression::Plain);

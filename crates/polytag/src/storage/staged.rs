@@ -306,6 +306,31 @@ mod tests {
         assert!(matches!(error, StorageError::SameAsInput { .. }));
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn links_stay_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("real/out"), dir.path().join("link"));
+        fs::create_dir(dir.path().join("real")).unwrap();
+        fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let mut staged = StagedFile::create(&link, &[]).unwrap();
+        staged.sink().write(b"new").unwrap();
+        staged.commit().unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(names(dir.path()), ["link", "real"]);
+        assert_eq!(names(&dir.path().join("real")), ["out"]);
+
+        let folder_link = dir.path().join("folder");
+        std::os::unix::fs::symlink(dir.path().join("real"), &folder_link).unwrap();
+        let staged = StagedFolder::create(&folder_link, Existing::ReplaceIfHolds("out"), &[]).unwrap();
+        staged.file("fresh").unwrap().finish().unwrap();
+        staged.commit().unwrap();
+        assert_eq!(names(&dir.path().join("real")), ["fresh"]);
+        assert!(fs::symlink_metadata(&folder_link).unwrap().is_symlink());
+    }
+
     #[test]
     fn a_file_appears_whole() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,0 +1,182 @@
+//! No space, no permission, no patience: whatever happens, what is on the disk is whole.
+
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::support::{Lab, Ran, TRAIN, signal, stderr_of, wait_for};
+
+/// How to get a file system of our own: by right, or in a user namespace.
+const NAMESPACES: [&[&str]; 2] = [&["unshare", "-m"], &["unshare", "-r", "-m"]];
+
+/// Runs a shell script in which `disk` is a file system of its own, of 64 KiB and with a model on it.
+/// `None`, and a word to the reader, where the system does not let us.
+fn on_a_small_disk(lab: &Lab, script: &str) -> Option<Ran> {
+    fs::create_dir(lab.path("disk")).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=64k none disk || exit 77\ncp -r model disk/model\npolytag() {{ '{}' \"$@\"; }}\n{script}",
+        env!("CARGO_BIN_EXE_polytag")
+    );
+    for namespace in NAMESPACES {
+        let mut command = Command::new(namespace[0]);
+        command.args(&namespace[1..]).args(["sh", "-c", &script]).current_dir(lab.path(""));
+        match command.stdin(Stdio::null()).output() {
+            Ok(output) if output.status.code() != Some(77) && !output.stderr.starts_with(b"unshare") => {
+                return Some(Ran::of(output));
+            }
+            _ => {}
+        }
+    }
+    eprintln!("skipped: no file system of our own can be mounted here");
+    None
+}
+
+/// Documents without end, as far as a test is concerned.
+fn many_documents(n: usize) -> String {
+    let text = "the trade of green tea by rail and other goods ".repeat(10);
+    (0..n).map(|n| format!("{{\"id\":\"{n}\",\"text\":\"{text}{n}\"}}\n")).collect()
+}
+
+#[test]
+fn a_full_disk_is_told_and_nothing_is_left_on_it() {
+    let lab = Lab::with_model();
+    let words: String = (0..20_000).map(|n| format!(" word{n}")).collect();
+    lab.write("task/train.jsonl", format!("{TRAIN}{{\"id\":\"9\",\"text\":\"{words}\"}}\n"));
+    lab.write("docs.jsonl", many_documents(2000));
+    for (line, place) in [
+        ("fit task --out disk/new", "disk/"),
+        ("fit task --out disk/model", "disk/"),
+        ("split task disk/new --zero-shot 1", "disk/"),
+        ("predict model --in docs.jsonl --out disk/tags.jsonl", "disk/"),
+    ] {
+        let _ = fs::remove_dir(lab.path("disk"));
+        let script = format!(
+            "polytag {line}; code=$?\nls -A disk >&2\ncmp -s disk/model/words.txt model/words.txt || exit 9\nexit $code"
+        );
+        let Some(ran) = on_a_small_disk(&lab, &script) else { return };
+        let (said, left) = ran
+            .stderr
+            .split_once("error: ")
+            .unwrap_or_else(|| panic!("{line}: {ran:#?}"))
+            .1
+            .split_once('\n')
+            .unwrap();
+        assert_eq!(ran.code, Some(2), "{line}: {ran:#?}");
+        assert!(said.starts_with(place), "{line}: {said}");
+        assert!(
+            said.contains("No space left on device")
+                && said.ends_with("free some space or choose another place"),
+            "{said}"
+        );
+        assert_eq!(left, "model\n", "{line}");
+    }
+}
+
+#[test]
+fn labels_that_do_not_fit_on_the_disk_are_not_half_added() {
+    let lab = Lab::with_model();
+    let many: String =
+        (0..2000).map(|n| format!("{{\"id\":\"new-{n}\",\"name\":\"a new label\"}}\n")).collect();
+    lab.write("new.jsonl", many);
+    let script =
+        "polytag labels disk/model add new.jsonl; code=$?\npolytag labels disk/model list --json\nexit $code";
+    let Some(ran) = on_a_small_disk(&lab, script) else { return };
+    assert_eq!(ran.code, Some(2), "{ran:#?}");
+    let expected = "error: disk/model/labels.log: cannot write: No space left on device";
+    assert!(ran.stderr.starts_with(expected), "{}", ran.stderr);
+    assert_eq!(crate::support::json(&ran.stdout).as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn a_disk_that_cannot_be_written_is_told() {
+    let lab = Lab::with_model();
+    for line in [
+        "fit task --out disk/new",
+        "fit task --out disk/model",
+        "split task disk/new --zero-shot 1",
+        "predict model --in task/dev.jsonl --out disk/tags.jsonl",
+        "labels disk/model add --id x --name x",
+        "evaluate disk/model task --json disk/report.json",
+    ] {
+        let _ = fs::remove_dir(lab.path("disk"));
+        let script = format!(
+            "mount -o remount,ro disk || exit 77\npolytag {line} --quiet; code=$?\nls -A disk >&2\nexit $code"
+        );
+        let Some(ran) = on_a_small_disk(&lab, &script) else { return };
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{line}: {ran:#?}");
+        let (said, left) = ran.stderr.split_once("error: ").unwrap().1.split_once('\n').unwrap();
+        assert!(said.starts_with("disk/"), "{line}: {said}");
+        let remedy = "Read-only file system (os error 30); check its permissions or choose another place";
+        assert!(said.ends_with(remedy), "{line}: {said}");
+        assert_eq!(left, "model\n", "{line}");
+    }
+}
+
+#[test]
+fn a_model_on_such_a_disk_can_still_be_asked() {
+    let lab = Lab::with_model();
+    let script = "mount -o remount,ro disk || exit 77\npolytag predict disk/model --in task/dev.jsonl";
+    let Some(ran) = on_a_small_disk(&lab, script) else { return };
+    assert_eq!(ran.done().lines().count(), 2);
+}
+
+#[test]
+fn an_interrupted_fit_leaves_the_old_model_and_nothing_else() {
+    let lab = Lab::with_model();
+    lab.write("task/train.jsonl", many_documents(60_000));
+    let before = lab.tree("model");
+    for out in ["model", "new"] {
+        let names = lab.names("");
+        let mut child = lab.command(format!("fit task --out {out}").split(' ')).spawn().unwrap();
+        wait_for("the fit to begin", || lab.names("").len() > names.len());
+        signal(&child, "INT");
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        assert!(stderr_of(&mut child).ends_with("error: stopped; nothing was written\n"));
+        assert_eq!(lab.names(""), names);
+        assert!(lab.tree("model") == before);
+    }
+}
+
+#[test]
+fn a_predict_that_waits_for_input_can_be_interrupted() {
+    for name in ["INT", "TERM"] {
+        let lab = Lab::with_model();
+        lab.write("tags.jsonl", "an older answer");
+        let mut child = lab.start("predict model --out tags.jsonl");
+        child.stdin.as_mut().unwrap().write_all(b"{\"id\":\"1\",\"text\":\"tea\"}\n").unwrap();
+        wait_for("the answer to begin", || lab.names("").iter().any(|name| name.starts_with(".partial")));
+        signal(&child, name);
+        // Its input is still open: it must not wait for the end of it.
+        wait_for("the end", || child.try_wait().unwrap().is_some());
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        assert_eq!(lab.names(""), ["model", "tags.jsonl", "task"]);
+        assert_eq!(lab.read("tags.jsonl"), "an older answer");
+    }
+}
+
+#[test]
+fn a_fit_that_is_killed_at_any_moment_leaves_a_model_that_loads() {
+    let lab = Lab::with_model();
+    lab.write("task/train.jsonl", many_documents(300));
+    let started = Instant::now();
+    lab.run("fit task --set ngrams=2 --out model").done();
+    let whole = started.elapsed();
+    let rounds = 30;
+    for round in 0..rounds {
+        let line = format!("fit task --set ngrams={} --out model --threads 1", 1 + round % 3);
+        let mut child = lab.command(line.split(' ')).spawn().unwrap();
+        thread::sleep(whole.mul_f64(1.2) * round as u32 / rounds as u32 + Duration::from_micros(300));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let told = lab.run("predict model --in task/dev.jsonl --k 1").done();
+        assert!(told.contains("\"rail\""), "round {round}: {told}");
+        // Beside it lies at most what the killed run had begun.
+        let others = lab.names("").into_iter().filter(|name| name != "model" && name != "task");
+        for name in others {
+            assert!(name.starts_with(".partial-"), "round {round}: {name}");
+            fs::remove_dir_all(lab.path(&name)).unwrap();
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The `polytag` program, run as a process: what people type, and what they get.
+//!
+//! One binary, so that it is linked once. Each test works in a folder of its own.
+
+// Helpers are test code too; here is where skipped tests say so.
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
+
+mod support; // a folder to work in, and the program in it
+
+mod demo; // the whole story
+mod import; // foreign formats in
+mod inspect; // what a task holds
+mod split; // tasks with less supervision
+mod fit; // from task to model
+mod predict; // documents in, labels out
+mod evaluate; // how good it is
+mod labels; // what a model can answer with
+mod explain; // why it answers
+mod help; // what there is to type
+mod bad_input; // what people get wrong
+mod damage; // what disks and copies get wrong
+mod disk; // no space, no permission, no patience
