@@ -41,7 +41,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     // Our errors hold their causes in their own words.
-    eprintln!("error: {error}");
+    say(&format!("error: {error}"));
     ExitCode::from(exit_code(error))
 }
 

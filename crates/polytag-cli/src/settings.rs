@@ -11,9 +11,6 @@ use polytag::storage::DEFAULT_MAX_LINE;
 
 use crate::progress::{self, ProgressStyle};
 
-/// More threads than any machine can use, and few enough to start.
-const MOST_THREADS: usize = 1024;
-
 /// Options of every command.
 #[derive(Debug, Args)]
 pub(crate) struct Settings {

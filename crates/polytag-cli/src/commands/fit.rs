@@ -52,7 +52,7 @@ impl Fit {
         let settings = settings(self.config.as_ref(), &self.set)?;
         let config = MethodConfig::named(&self.method, &settings).map_err(polytag::Error::from)?;
         if self.method == "auto" && !session.quiet {
-            eprintln!("method: {}, the only one so far; it needs no labelled document", config.name());
+            say(&format!("method: {}, the only one so far; it needs no labelled document", config.name()));
         }
         let task = session.task(&self.task)?;
         let context =

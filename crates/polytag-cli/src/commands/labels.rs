@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use polytag::data::{Label, LabelChange, Place, SpaceError};
+use polytag::data::{Label, LabelChange, Place};
 use polytag::method;
 use polytag::predict::PredictError;
 use polytag::storage::Lines;
@@ -99,7 +99,6 @@ struct Listed<'a> {
 
 impl Labels {
     pub(crate) fn run(&self, session: &Session) -> Done {
-        let mut places = Vec::new();
         let changes = match &self.action {
             Action::List { matching } => return self.list(matching.as_deref()),
             Action::Add(add) => add.changes(session)?,
@@ -163,20 +162,8 @@ impl Labels {
     }
 }
 
-/// Tells the line of the file that a change came from, where it is known.
-fn placed(error: polytag::Error, changes: &[LabelChange], places: &[Place]) -> anyhow::Error {
-    if let polytag::Error::Predict(PredictError::Space(SpaceError::Taken { id: taken })) = &error {
-        let adds = |change: &LabelChange| matches!(change, LabelChange::Add { label } if label.id == *taken);
-        if let Some(place) = changes.iter().rposition(adds).and_then(|index| places.get(index)) {
-            return user_error(format!("{place}: {error}"));
-        }
-    }
-    error.into()
-}
-
 impl Add {
-    /// The labels to add; `places` takes the line of each, if they come from a file.
-    fn changes(&self, places: &mut Vec<Place>, session: &Session) -> anyhow::Result<Vec<LabelChange>> {
+    fn changes(&self, session: &Session) -> anyhow::Result<Vec<LabelChange>> {
         let Some(path) = &self.file else {
             let label = Label {
                 id: self.id.clone().unwrap_or_default(),

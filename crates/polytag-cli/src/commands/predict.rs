@@ -1,6 +1,6 @@
 //! `polytag predict`: documents in, labels out, as streams.
 
-use std::io::BufRead;
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -18,7 +18,6 @@ use serde::Serialize;
 
 use super::{DONE, Done};
 use crate::failure::{USER, say, user_error};
-use crate::input::Stdin;
 use crate::output;
 use crate::settings::Session;
 
@@ -101,19 +100,20 @@ impl Predict {
             self.input.iter().chain(&self.allow).chain([&self.model]).map(PathBuf::as_path).collect();
         let mut out = output::Lines::to(self.out.as_deref(), &inputs)?;
         let documents = self.read_documents(session.read.max_line)?;
-        let mut bad_lines = 0u64;
+        let (mut tagged, mut bad_lines) = (0, 0u64);
         session.progress.report(Event::Started { stage: "tagging documents", total: None });
         loop {
             let (batch, ended) = self.gather(&documents, session, &mut bad_lines)?;
             self.tag(model.as_ref(), &batch, &ask, &mut out)?;
+            tagged += batch.len();
             session.progress.report(Event::Advanced(batch.len() as u64));
             if ended {
                 break;
             }
         }
         session.progress.report(Event::Finished);
-        if documents == 0 && bad_lines == 0 {
-            let empty = DataError::Empty { path: name, expected: "one document a line" };
+        if tagged == 0 && bad_lines == 0 {
+            let empty = DataError::Empty { path: self.input_name(), expected: "one document a line" };
             return Err(polytag::Error::from(empty).into());
         }
         out.finish()?;
@@ -127,11 +127,11 @@ impl Predict {
     /// Reads documents in a thread of its own, so that those that are there can be tagged while more are
     /// awaited, and Ctrl-C is heard.
     fn read_documents(&self, max_line: usize) -> Result<Receiver<Read>, polytag::Error> {
-        let (name, input): (PathBuf, Box<dyn BufRead + Send>) = match &self.input {
-            Some(path) => (path.clone(), storage::open(path)?),
-            None => (PathBuf::from("standard input"), Box::new(BufReader::new(io::stdin()))),
+        let input: Box<dyn BufRead + Send> = match &self.input {
+            Some(path) => storage::open(path)?,
+            None => Box::new(BufReader::new(io::stdin())),
         };
-        let mut lines = Lines::new(&name, input, max_line);
+        let mut lines = Lines::new(&self.input_name(), input, max_line);
         if self.plain {
             lines = lines.keeping_blank();
         }
@@ -146,6 +146,11 @@ impl Predict {
             }
         });
         Ok(receiver)
+    }
+
+    /// What errors call the input.
+    fn input_name(&self) -> PathBuf {
+        self.input.clone().unwrap_or_else(|| PathBuf::from("standard input"))
     }
 
     /// The documents that are there, one at least, and whether they are the last.

@@ -14,6 +14,8 @@ mod staged; // whole or not at all
 pub use error::StorageError;
 pub use lines::{DEFAULT_MAX_LINE, Line, Lines};
 pub use metered::{Meter, Metered};
-pub use open::{Compression, Sink, compressed_variants, create, decode_error, open, read_bounded};
+pub use open::{
+    Compression, Sink, compressed_variants, create, decode_error, open, read_bounded, require_folder,
+};
 pub(crate) use staged::sync_folder;
 pub use staged::{Existing, StagedFile, StagedFolder};

@@ -324,7 +324,7 @@ mod tests {
 
         let folder_link = dir.path().join("folder");
         std::os::unix::fs::symlink(dir.path().join("real"), &folder_link).unwrap();
-        let staged = StagedFolder::create(&folder_link, Existing::ReplaceIfHolds("out"), &[]).unwrap();
+        let staged = StagedFolder::create(&folder_link, Existing::ReplaceUnless(|_| None), &[]).unwrap();
         staged.file("fresh").unwrap().finish().unwrap();
         staged.commit().unwrap();
         assert_eq!(names(&dir.path().join("real")), ["fresh"]);
