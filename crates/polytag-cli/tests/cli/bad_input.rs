@@ -137,7 +137,7 @@ fn folders_that_are_not_there_or_not_tasks_are_named() {
         ("fit twice --out out", "twice: holds both train.jsonl and train.jsonl.gz; keep one of them"),
         (
             "fit task --out other",
-            "other: already exists and holds no manifest.json, so it is not ours to replace; choose",
+            "other: already exists and is not an intact model, so it is not ours to replace; choose",
         ),
         ("fit task --out file", "file: already exists and is not a folder; choose another name"),
         ("split task other --zero-shot 1", "other: already exists and is not empty; choose another name"),

@@ -108,7 +108,7 @@ fn a_torn_log_loses_its_last_line_and_no_other() {
     }
     let log = lab.bytes("model/labels.log");
     let first = log.iter().position(|&byte| byte == b'\n').unwrap() + 1;
-    for cut in [first + 1, first + 8, first + 11, log.len() - 2, log.len() - 1] {
+    for cut in [first + 1, first + 8, first + 11, log.len() - 2] {
         lab.write("model/labels.log", &log[..cut]);
         assert_eq!(ids(&lab), ["one"], "cut at {cut}");
     }

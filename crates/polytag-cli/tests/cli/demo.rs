@@ -12,7 +12,7 @@ fn the_demo_tells_the_whole_story_and_can_be_told_twice() {
         {
             assert!(told.contains(part), "round {round}: no {part:?} in\n{told}");
         }
-        for example in ["4g8: ", "7zip: ", "duplicity: "] {
+        for example in ["4g8: ", "7zip: ", "gopher: "] {
             assert!(told.contains(example), "round {round}: no {example:?}");
         }
         assert_eq!(lab.names(""), ["here"]);

@@ -133,7 +133,7 @@ fn an_interrupted_fit_leaves_the_old_model_and_nothing_else() {
         wait_for("the fit to begin", || lab.names("").len() > names.len());
         signal(&child, "INT");
         assert_eq!(child.wait().unwrap().code(), Some(130));
-        assert!(stderr_of(&mut child).ends_with("error: stopped; nothing was written\n"));
+        assert!(stderr_of(&mut child).ends_with("error: stopped before the end\n"));
         assert_eq!(lab.names(""), names);
         assert!(lab.tree("model") == before);
     }

@@ -43,7 +43,7 @@ fn csv() {
         &lab,
         "csv shop.csv out --text-column body --labels-column tags --split-column part --label-file names.csv",
     );
-    assert_eq!(told, "out: 2 labels, 2 pairs, documents: dev 1, train 1\n");
+    assert_eq!(told, "out: 2 labels, 2 pairs, documents: train 1, dev 1\n");
     let (labels, documents) = imported(&lab, "out");
     assert_eq!(labels, map([("rail", "Rail"), ("tea", "Tea")]));
     assert_eq!(documents, map([("dev.jsonl d2", ""), ("train.jsonl d1", "rail tea")]));

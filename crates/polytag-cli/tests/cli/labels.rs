@@ -133,7 +133,7 @@ fn many_at_once_lose_no_label() {
                 if ran.code != Some(0) {
                     let complaint = ran.complaint();
                     assert!(
-                        complaint.contains("another program is changing these labels; try again"),
+                        complaint.contains("another program is changing this model; try again"),
                         "{complaint}"
                     );
                     refused.push(id);

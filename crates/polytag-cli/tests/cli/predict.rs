@@ -172,12 +172,12 @@ fn senseless_questions_are_refused() {
     lab.write("none.txt", "\n");
     for (options, part) in [
         ("--k 0", "--k 0 asks for no label; say at least 1"),
-        ("--threshold nan", "--threshold is not a number"),
+        ("--threshold nan", "--threshold must be a finite number"),
         (
             "--allow wrong.txt",
             "wrong.txt, line 2: the model has no label with the id \"nobody\"; take the line out",
         ),
-        ("--allow none.txt", "none.txt: the file is empty; it should hold the id of a label a line"),
+        ("--allow none.txt", "none.txt: names no label; write the id of one a line"),
         ("--out docs.jsonl", "docs.jsonl: is both input and output"),
         ("--out task", "task: already exists and is a folder"),
         ("--out no/such/place", "no/such/place: cannot create: No such file or directory"),

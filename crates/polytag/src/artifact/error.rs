@@ -65,9 +65,9 @@ pub enum ArtifactError {
         path: PathBuf,
     },
     /// Someone else is changing the labels.
-    #[error("{}: another program is changing these labels; try again when it is done", path.display())]
+    #[error("{}: another program is changing this model; try again when it is done", path.display())]
     Locked {
-        /// The log.
+        /// The model folder.
         path: PathBuf,
     },
 }

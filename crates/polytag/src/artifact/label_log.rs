@@ -5,10 +5,11 @@
 //! changes are acknowledged; one that a crash cut short was never acknowledged, and is dropped.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::error::ArtifactError;
+use super::manifest::MANIFEST;
 use crate::data::LabelChange;
 use crate::storage::{StorageError, sync_folder};
 
@@ -19,7 +20,9 @@ pub(super) const NAME: &str = "labels.log";
 #[derive(Debug)]
 pub struct LabelLog {
     path: PathBuf,
-    file: File,
+    manifest: PathBuf,
+    /// The open manifest, locked.
+    lock: File,
     state: State,
 }
 
@@ -39,27 +42,23 @@ impl LabelLog {
     /// The changes logged in the model folder `dir`; none where there is no log.
     pub fn read(dir: &Path) -> Result<Vec<LabelChange>, ArtifactError> {
         let path = dir.join(NAME);
-        match fs::read(&path) {
-            Ok(bytes) => Ok(parse(&path, &bytes)?.changes),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(StorageError::io(&path, "read")(error).into()),
-        }
+        Ok(parse(&path, &read_if_there(&path)?)?.changes)
     }
 
-    /// Opens the log of the model folder `dir` for writing. Until it is dropped, no one else can.
+    /// Opens the log of the model folder `dir` for writing. Until it is dropped, no one else can, nor can
+    /// the model be replaced. The lock is on the manifest, so that nothing is made before there is
+    /// something to log.
     pub fn lock(dir: &Path) -> Result<LabelLog, ArtifactError> {
-        let path = dir.join(NAME);
-        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let mut file = open.map_err(StorageError::io(&path, "write"))?;
-        file.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => ArtifactError::Locked { path: path.clone() },
-            TryLockError::Error(error) => StorageError::io(&path, "lock")(error).into(),
+        let (path, manifest) = (dir.join(NAME), dir.join(MANIFEST));
+        let lock = File::open(&manifest).map_err(StorageError::io(&manifest, "open"))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => ArtifactError::Locked { path: dir.to_owned() },
+            TryLockError::Error(error) => StorageError::io(&manifest, "lock")(error).into(),
         })?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(StorageError::io(&path, "read"))?;
-        let state = parse(&path, &bytes)?;
-        sync_folder(dir)?;
-        Ok(LabelLog { path, file, state })
+        let state = parse(&path, &read_if_there(&path)?)?;
+        let log = LabelLog { path, manifest, lock, state };
+        log.check_place()?;
+        Ok(log)
     }
 
     /// The changes logged so far.
@@ -67,24 +66,15 @@ impl LabelLog {
         &self.state.changes
     }
 
-    /// Logs changes, all or none. When this returns, they are on the disk, in the model folder.
+    /// Logs changes, all or none. When this returns, they are on the disk.
     pub fn append(&mut self, changes: &[LabelChange]) -> Result<(), ArtifactError> {
-        self.check_place()?;
         let json = serde_json::to_string(changes).expect("strings always make JSON");
         let chain = checksum(self.state.chain, json.as_bytes());
         let line_break = if self.state.unterminated { "\n" } else { "" };
         let line = format!("{line_break}{chain:08x} {json}\n");
-        let length = self.state.length;
-        let written = self
-            .file
-            .set_len(length)
-            .and_then(|()| self.file.seek(SeekFrom::Start(length)))
-            .and_then(|_| self.file.write_all(line.as_bytes()))
-            .and_then(|()| self.file.sync_all());
-        if let Err(error) = written {
-            // What was not acknowledged must not come back to life.
-            let _ = self.file.set_len(length).and_then(|()| self.file.sync_all());
-            return Err(StorageError::io(&self.path, "write")(error).into());
+        self.write(&line).map_err(StorageError::io(&self.path, "write"))?;
+        if let Some(dir) = self.path.parent() {
+            sync_folder(dir)?;
         }
         self.state.length += line.len() as u64;
         self.state.chain = chain;
@@ -93,19 +83,40 @@ impl LabelLog {
         self.check_place()
     }
 
-    /// An error if the model was replaced by another since the log was opened: the log that is held
-    /// then belongs to a folder that is no more.
+    fn write(&self, line: &str) -> std::io::Result<()> {
+        let length = self.state.length;
+        let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path)?;
+        let written = file
+            .set_len(length)
+            .and_then(|()| file.seek(SeekFrom::Start(length)))
+            .and_then(|_| file.write_all(line.as_bytes()))
+            .and_then(|()| file.sync_all());
+        if written.is_err() {
+            // What was not acknowledged must not come back to life.
+            let _ = file.set_len(length).and_then(|()| file.sync_all());
+        }
+        written
+    }
+
+    /// An error if the model was replaced by another since the log was opened.
     fn check_place(&self) -> Result<(), ArtifactError> {
         #[cfg(unix)]
         {
             use std::os::unix::fs::MetadataExt;
-            let held = self.file.metadata().map_err(StorageError::io(&self.path, "read"))?;
-            let there = fs::metadata(&self.path).ok();
+            let held = self.lock.metadata().map_err(StorageError::io(&self.manifest, "read"))?;
+            let there = fs::metadata(&self.manifest).ok();
             if there.is_none_or(|there| (there.dev(), there.ino()) != (held.dev(), held.ino())) {
                 return Err(ArtifactError::Replaced { path: self.path.clone() });
             }
         }
         Ok(())
+    }
+}
+
+fn read_if_there(path: &Path) -> Result<Vec<u8>, StorageError> {
+    match fs::read(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        read => read.map_err(StorageError::io(path, "read")),
     }
 }
 
@@ -170,7 +181,9 @@ mod tests {
     /// A log of two lines: the first change, then the others together.
     fn written() -> (tempfile::TempDir, Vec<u8>) {
         let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(MANIFEST), "{}").unwrap();
         let mut log = LabelLog::lock(dir.path()).unwrap();
+        assert!(!dir.path().join(NAME).exists());
         log.append(&changes()[..1]).unwrap();
         log.append(&changes()[1..]).unwrap();
         let bytes = fs::read(dir.path().join(NAME)).unwrap();
@@ -236,7 +249,7 @@ mod tests {
     fn nothing_is_acknowledged_in_a_folder_that_is_no_more() {
         let (dir, _) = written();
         let mut log = LabelLog::lock(dir.path()).unwrap();
-        fs::remove_file(dir.path().join(NAME)).unwrap();
+        fs::rename(dir.path().join(MANIFEST), dir.path().join("old")).unwrap();
         assert!(matches!(log.append(&changes()[..1]), Err(ArtifactError::Replaced { .. })));
     }
 }

@@ -80,7 +80,7 @@ impl ModelWriter {
     /// Writes the file `name` in the safetensors format.
     pub fn tensors(&mut self, name: &str, tensors: &TensorsBuilder<'_>) -> Result<(), ArtifactError> {
         let bytes = tensors.to_bytes().map_err(|error| ArtifactError::Damaged {
-            path: self.folder.path(name),
+            path: self.folder.target().join(name),
             problem: error.to_string(),
         })?;
         self.file(name, &bytes)
@@ -89,16 +89,25 @@ impl ModelWriter {
     /// Writes the manifest and puts the folder in its place.
     pub fn finish(self) -> Result<Manifest, ArtifactError> {
         let text = self.manifest.to_file().map_err(|error| ArtifactError::Damaged {
-            path: self.folder.path(MANIFEST),
+            path: self.folder.target().join(MANIFEST),
             problem: error.to_string(),
         })?;
         let mut sink = self.folder.file(MANIFEST)?;
         sink.write(text.as_bytes())?;
         sink.finish()?;
+        // No one changes the labels of the old model while it is replaced, nor did so meanwhile.
+        let old = self.folder.target();
+        let lock = if old.join(MANIFEST).is_file() { Some(LabelLog::lock(old)?) } else { None };
+        if lock.as_ref().is_some_and(|log| !log.changes().is_empty()) {
+            return Err(StorageError::Exists { path: old.to_owned(), why: CHANGED.to_owned() }.into());
+        }
         self.folder.commit()?;
         Ok(self.manifest)
     }
 }
+
+const CHANGED: &str = "its labels were changed since it was fitted, which a new fit would lose: put the changes \
+                       into the task's labels.jsonl and remove labels.log";
 
 /// Why the folder that is there must not be replaced by a new model, if it must not.
 fn objection(dir: &Path) -> Option<String> {
@@ -106,11 +115,7 @@ fn objection(dir: &Path) -> Option<String> {
         return Some("is not an intact model, so it is not ours to replace".to_owned());
     };
     if LabelLog::read(dir).map_or(true, |changes| !changes.is_empty()) {
-        return Some(
-            "its labels were changed since it was fitted, which a new fit would lose: put the changes into the \
-             task's labels.jsonl and remove labels.log"
-                .to_owned(),
-        );
+        return Some(CHANGED.to_owned());
     }
     let ours = |name: &str| {
         name == MANIFEST

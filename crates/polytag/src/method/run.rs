@@ -63,7 +63,6 @@ pub fn load_labels(dir: &Path) -> Result<LabelSpace, Error> {
 /// Makes changes to the labels of the model folder `dir`, all or none. When this returns they are on
 /// the disk, and in the predictor that comes back.
 pub fn change_labels(dir: &Path, changes: &[LabelChange]) -> Result<Box<dyn Predictor>, Error> {
-    // Opened before it is locked: a folder that is no model must not get a log.
     ModelFolder::open(dir)?;
     let mut log = LabelLog::lock(dir)?;
     let mut predictor = load_fitted(dir)?;

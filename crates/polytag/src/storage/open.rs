@@ -132,11 +132,16 @@ pub fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, StorageError> {
 /// Creates `path` for writing, compressed as its name says. Call the result's
 /// [`finish`](Sink::finish): dropping it loses the tail.
 pub fn create(path: &Path) -> Result<Sink, StorageError> {
-    let file = File::create(path).map_err(StorageError::io(path, "create"))?;
+    create_as(path, path)
+}
+
+/// Creates `path` for writing, under another name in errors.
+pub(super) fn create_as(path: &Path, shown: &Path) -> Result<Sink, StorageError> {
+    let file = File::create(path).map_err(StorageError::io(shown, "create"))?;
     let encoder = match Compression::from_name(path) {
         Compression::Zstd => {
             let encoder =
-                zstd::stream::write::Encoder::new(file, 9).map_err(StorageError::io(path, "create"))?;
+                zstd::stream::write::Encoder::new(file, 9).map_err(StorageError::io(shown, "create"))?;
             Encoder::Zstd(encoder)
         }
         Compression::Gzip => {
@@ -145,7 +150,7 @@ pub fn create(path: &Path) -> Result<Sink, StorageError> {
         Compression::Lz4 => Encoder::Lz4(lz4_flex::frame::FrameEncoder::new(file)),
         Compression::Plain => Encoder::Plain(file),
     };
-    Ok(Sink { path: path.to_owned(), out: BufWriter::with_capacity(1 << 16, encoder) })
+    Ok(Sink { path: shown.to_owned(), out: BufWriter::with_capacity(1 << 16, encoder) })
 }
 
 /// A file being written.

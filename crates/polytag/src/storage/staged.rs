@@ -6,10 +6,15 @@
 //! or a pipe, is written to as it is.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::error::StorageError;
-use super::open::{Sink, create};
+use super::open::{Sink, create, create_as};
 
 /// What to do with a target folder that exists and is not empty.
 #[derive(Clone, Copy, Debug)]
@@ -23,60 +28,76 @@ pub enum Existing {
 /// A folder being written beside its target.
 #[derive(Debug)]
 pub struct StagedFolder {
-    target: PathBuf,
-    staging: tempfile::TempDir,
+    target: Target,
+    staging: PathBuf,
     /// Folders above the target that had to be made; removed again if nothing comes of it.
     made: Vec<PathBuf>,
+}
+
+/// Where something is to stand: as the user named it, and as it really is.
+#[derive(Clone, Debug)]
+struct Target {
+    named: PathBuf,
+    real: PathBuf,
+}
+
+impl Target {
+    fn new(named: &Path) -> Target {
+        Target { named: named.to_owned(), real: resolve(named) }
+    }
+
+    fn error(&self, action: &'static str) -> impl FnOnce(io::Error) -> StorageError {
+        StorageError::io(&self.named, action)
+    }
 }
 
 impl StagedFolder {
     /// Starts a folder that will stand at `target`, made from `inputs`. It must not be an input, nor
     /// hold one.
     pub fn create(target: &Path, existing: Existing, inputs: &[&Path]) -> Result<StagedFolder, StorageError> {
-        let target = resolve(target);
-        refuse_inputs(&target, inputs)?;
+        let target = Target::new(target);
+        for input in inputs {
+            if input.canonicalize().is_ok_and(|input| input.starts_with(&target.real)) {
+                return Err(StorageError::SameAsInput { path: target.named });
+            }
+        }
         refuse_existing(&target, existing)?;
-        let parent = parent_of(&target);
+        let parent = parent_of(&target.real);
         let made = missing_folders(&parent);
-        fs::create_dir_all(&parent).map_err(StorageError::io(&parent, "create"))?;
-        let staging = hidden(0o777).tempdir_in(&parent);
-        let staging = staging.map_err(|error| StorageError::io(&target, "create")(error))?;
-        Ok(StagedFolder { target, staging, made })
+        fs::create_dir_all(&parent).map_err(target.error("create"))?;
+        let staging = hidden_name(&target.real);
+        let folder = StagedFolder { target, staging, made };
+        fs::create_dir(&folder.staging).map_err(folder.target.error("create"))?;
+        Ok(folder)
     }
 
-    /// The path under which the file `name` is written until the folder is committed.
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.staging.path().join(name)
+    /// Where the folder will stand.
+    pub fn target(&self) -> &Path {
+        &self.target.named
     }
 
     /// Starts the file `name` in the folder, compressed as its name says.
     pub fn file(&self, name: &str) -> Result<Sink, StorageError> {
-        create(&self.path(name))
+        create_as(&self.staging.join(name), &self.target.named.join(name))
     }
 
     /// Puts the folder in its place.
     pub fn commit(mut self) -> Result<(), StorageError> {
-        let staging = self.staging.path();
-        sync_folder(staging)?;
-        // After an exchange the staging name holds the old folder, which is removed when dropped.
-        let placed = if self.target.exists() {
-            exchange(staging, &self.target)
-        } else {
-            fs::rename(staging, &self.target)
-        };
-        placed.map_err(StorageError::io(&self.target, "create"))?;
+        sync_folder(&self.staging)?;
+        let Target { real, .. } = &self.target;
+        // After an exchange the staging name holds the old folder, which goes when this is dropped.
+        let placed =
+            if real.exists() { exchange(&self.staging, real) } else { fs::rename(&self.staging, real) };
+        placed.map_err(self.target.error("create"))?;
         self.made.clear();
-        sync_folder(&parent_of(&self.target))
+        sync_folder(&parent_of(&self.target.real))
     }
 }
 
 impl Drop for StagedFolder {
     fn drop(&mut self) {
-        if self.made.is_empty() {
-            return;
-        }
-        // The staging folder goes first, as it lies in them. Folders that hold something stay.
-        let _ = fs::remove_dir_all(self.staging.path());
+        // Nothing better can be done with a failure here. Folders that hold something stay.
+        let _ = fs::remove_dir_all(&self.staging);
         for folder in &self.made {
             let _ = fs::remove_dir(folder);
         }
@@ -85,10 +106,11 @@ impl Drop for StagedFolder {
 
 /// A file being written beside its target.
 pub struct StagedFile {
-    target: PathBuf,
+    target: Target,
     /// None where the target is written to as it is.
-    staging: Option<tempfile::TempPath>,
-    sink: Sink,
+    staging: Option<PathBuf>,
+    /// Taken when the file is put in its place.
+    sink: Option<Sink>,
 }
 
 impl StagedFile {
@@ -96,38 +118,45 @@ impl StagedFile {
     /// in one.
     pub fn create(target: &Path, inputs: &[&Path]) -> Result<StagedFile, StorageError> {
         let is_special = fs::metadata(target).is_ok_and(|data| !data.is_file() && !data.is_dir());
+        let target = Target::new(target);
         if is_special {
-            return Ok(StagedFile { target: target.to_owned(), staging: None, sink: create(target)? });
+            let sink = Some(create(&target.named)?);
+            return Ok(StagedFile { target, staging: None, sink });
         }
-        let target = resolve(target);
-        if target.is_dir() {
-            return Err(StorageError::Exists { path: target, why: "is a folder".to_owned() });
+        if target.real.is_dir() {
+            return Err(StorageError::Exists { path: target.named, why: "is a folder".to_owned() });
         }
         for input in inputs {
-            if input.canonicalize().is_ok_and(|input| target.starts_with(input)) {
-                return Err(StorageError::SameAsInput { path: target });
+            if input.canonicalize().is_ok_and(|input| target.real.starts_with(input)) {
+                return Err(StorageError::SameAsInput { path: target.named });
             }
         }
-        // The ending decides the compression.
-        let ending = target.extension().map(|ext| format!(".{}", ext.to_string_lossy())).unwrap_or_default();
-        let staging = hidden(0o666).suffix(&ending).tempfile_in(parent_of(&target));
-        let staging = staging.map_err(|error| StorageError::io(&target, "create")(error))?.into_temp_path();
-        let sink = create(&staging)?;
+        let staging = hidden_name(&target.real);
+        let sink = Some(create_as(&staging, &target.named)?);
         Ok(StagedFile { target, staging: Some(staging), sink })
     }
 
     /// Where to write.
     pub fn sink(&mut self) -> &mut Sink {
-        &mut self.sink
+        self.sink.as_mut().expect("the sink is there until the file is put in its place")
     }
 
     /// Puts the file in its place.
-    pub fn commit(self) -> Result<(), StorageError> {
-        let StagedFile { target, staging, sink } = self;
-        let Some(staging) = staging else { return sink.finish_unsynced() };
+    pub fn commit(mut self) -> Result<(), StorageError> {
+        let sink = self.sink.take().expect("a file is put in its place once");
+        let Some(staging) = &self.staging else { return sink.finish_unsynced() };
         sink.finish()?;
-        staging.persist(&target).map_err(|error| StorageError::io(&target, "create")(error.error))?;
-        sync_folder(&parent_of(&target))
+        fs::rename(staging, &self.target.real).map_err(self.target.error("create"))?;
+        sync_folder(&parent_of(&self.target.real))
+    }
+}
+
+impl Drop for StagedFile {
+    fn drop(&mut self) {
+        if let Some(staging) = &self.staging {
+            // Once the file is in its place, this finds nothing.
+            let _ = fs::remove_file(staging);
+        }
     }
 }
 
@@ -142,33 +171,24 @@ fn resolve(target: &Path) -> PathBuf {
     }
 }
 
-fn refuse_inputs(target: &Path, inputs: &[&Path]) -> Result<(), StorageError> {
-    for input in inputs {
-        if input.canonicalize().is_ok_and(|input| input.starts_with(target)) {
-            return Err(StorageError::SameAsInput { path: target.to_owned() });
-        }
-    }
-    Ok(())
-}
-
-fn refuse_existing(target: &Path, existing: Existing) -> Result<(), StorageError> {
-    let refused = |why: String| Err(StorageError::Exists { path: target.to_owned(), why });
-    let Ok(metadata) = fs::metadata(target) else { return Ok(()) };
+fn refuse_existing(target: &Target, existing: Existing) -> Result<(), StorageError> {
+    let refused = |why: String| Err(StorageError::Exists { path: target.named.clone(), why });
+    let Ok(metadata) = fs::metadata(&target.real) else { return Ok(()) };
     if !metadata.is_dir() {
         return refused("is not a folder".to_owned());
     }
-    if is_mount_point(target) {
+    if is_mount_point(&target.real) {
         return refused(
             "is a file system of its own, which cannot be put in place; name a folder in it".to_owned(),
         );
     }
-    let mut entries = fs::read_dir(target).map_err(StorageError::io(target, "read"))?;
+    let mut entries = fs::read_dir(&target.real).map_err(target.error("read"))?;
     if entries.next().is_none() {
         return Ok(());
     }
     match existing {
         Existing::Refuse => refused("is not empty".to_owned()),
-        Existing::ReplaceUnless(objection) => objection(target).map_or(Ok(()), refused),
+        Existing::ReplaceUnless(objection) => objection(&target.real).map_or(Ok(()), refused),
     }
 }
 
@@ -202,19 +222,16 @@ fn parent_of(target: &Path) -> PathBuf {
     }
 }
 
-/// A maker of hidden names beside a target. What it makes has the permissions of any new file or
-/// folder, not those of a private one.
-fn hidden(mode: u32) -> tempfile::Builder<'static, 'static> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".partial-");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(fs::Permissions::from_mode(mode));
-    }
-    #[cfg(not(unix))]
-    let _ = mode;
-    builder
+/// A hidden name beside `target`, so that renaming stays on one file system. No two are alike, within
+/// a program or between programs that share a disk. The target's ending is kept, as it decides the
+/// compression.
+fn hidden_name(target: &Path) -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    let unique = xxh3_64(format!("{} {count} {now}", std::process::id()).as_bytes());
+    let ending = target.extension().map(|ext| format!(".{}", ext.to_string_lossy())).unwrap_or_default();
+    parent_of(target).join(format!(".partial-{unique:016x}{ending}"))
 }
 
 /// Makes renames in a folder durable, where folders can be opened.
@@ -226,7 +243,7 @@ pub(crate) fn sync_folder(folder: &Path) -> Result<(), StorageError> {
 }
 
 /// Swaps two folders, in one step where the system can.
-fn exchange(new: &Path, old: &Path) -> std::io::Result<()> {
+fn exchange(new: &Path, old: &Path) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
         use rustix::fs::{CWD, RenameFlags, renameat_with};
