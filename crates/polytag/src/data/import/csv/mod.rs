@@ -326,7 +326,7 @@ mod tests {
                 .contains("separator is empty")
         );
         let shares = Shares { dev: f64::NAN, test: 0.0, seed: 0 };
-        assert!(with(&Csv { shares, ..Csv::default() }, TABLE).contains("cannot be drawn"));
+        assert!(with(&Csv { shares, ..Csv::default() }, TABLE).contains("dev cannot take NaN"));
         for (labels, expected) in [
             ("id,name\na,A\na,B\n", "l.csv, line 3: the id \"a\" was used before, on line 2"),
             ("id,name\na,\n", "l.csv, line 2: the name of the label is blank"),
