@@ -68,6 +68,14 @@ impl Meter {
         self.count.set(Count { since_mark: count.since_mark.saturating_add(bytes), ..count });
     }
 
+    /// An error if too much has gone by since the last mark.
+    pub fn check(&self) -> io::Result<()> {
+        if self.count.get().since_mark > self.limit {
+            return Err(io::Error::other("a record is too long"));
+        }
+        Ok(())
+    }
+
     /// Gives an error that came out of the reader, through the parser, its place and meaning. The
     /// place of a record that is too long is the line it begins on.
     pub fn error(&self, path: &Path, error: io::Error) -> StorageError {
@@ -81,10 +89,8 @@ impl Meter {
 
 impl<R: BufRead> Read for Metered<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.meter.check()?;
         let mut count = self.meter.count.get();
-        if count.since_mark > self.meter.limit {
-            return Err(io::Error::other("a record is too long"));
-        }
         let bytes = self.input.fill_buf()?;
         let line = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1);
         let taken = line.min(out.len());
