@@ -128,24 +128,12 @@ pub(super) fn split_named(word: &str) -> Option<Split> {
     }
 }
 
-/// The split that one of the words of a file's name speaks of: `yso-train-2.tsv`.
+/// The split that one of the words of a file's name speaks of: `yso-train-2.tsv`, `yso_test2.tsv`.
 ///
-/// Words, not letters: `latest.tsv` is no test set.
+/// Whole words, numbered or not: neither `latest.tsv` nor `testament.tsv` is a test set.
 pub(super) fn split_in_name(name: &str) -> Option<Split> {
-    let words = name.split(|c: char| !c.is_ascii_alphabetic());
-    words.into_iter().find_map(|word| {
-        let word = word.to_lowercase();
-        let starts = |stems: &[&str]| stems.iter().any(|stem| word.starts_with(stem));
-        if starts(&["train", "trn"]) || word.ends_with("train") {
-            Some(Split::Train)
-        } else if starts(&["dev", "valid"]) {
-            Some(Split::Dev)
-        } else if starts(&["test", "tst"]) {
-            Some(Split::Test)
-        } else {
-            None
-        }
-    })
+    let mut words = name.split(|c: char| !c.is_alphanumeric());
+    words.find_map(|word| split_named(word.trim_end_matches(|c: char| c.is_ascii_digit())))
 }
 
 /// What lies in `dir`, hidden names aside, in order of names, so that every run sees the same order.
@@ -307,7 +295,10 @@ mod tests {
         assert_eq!(split_in_name("yso-finna-train2.tsv"), Some(Split::Train));
         assert_eq!(split_in_name("eurlex_test"), Some(Split::Test));
         assert_eq!(split_in_name("kirjastonhoitaja-validate"), Some(Split::Dev));
-        assert_eq!(split_in_name("latest"), None);
+        assert_eq!(split_in_name("Trn.2.tsv"), Some(Split::Train));
+        for name in ["latest", "devices.tsv", "testament.tsv", "trainers.tsv", "protest", "2020", ""] {
+            assert_eq!(split_in_name(name), None, "{name}");
+        }
         assert_eq!((split_named("Validation"), split_named("x")), (Some(Split::Dev), None));
     }
 
