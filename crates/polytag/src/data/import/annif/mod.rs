@@ -153,7 +153,8 @@ impl Walk<'_> {
             let id = format!("{stem}-{}", line.number);
             let split = split.unwrap_or_else(|| self.shares.split_of(&id));
             let text = text.to_owned();
-            self.intake.document(split, DocumentRecord { id, title: None, text, labels: Some(subjects) })?;
+            let record = DocumentRecord { id, title: None, text, labels: Some(subjects) };
+            self.intake.document(split, record, &Place::line(path, line.number))?;
         }
         Ok(())
     }
@@ -171,7 +172,7 @@ impl Walk<'_> {
             None
         };
         let split = split.unwrap_or_else(|| self.shares.split_of(&id));
-        self.intake.document(split, DocumentRecord { id, title: None, text, labels })
+        self.intake.document(split, DocumentRecord { id, title: None, text, labels }, &Place::file(path))
     }
 
     fn subjects_by_address(&mut self, path: &Path) -> Result<Vec<String>, DataError> {
@@ -229,7 +230,7 @@ impl Walk<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::intake::fixture::{complaint, folder, run};
+    use super::super::testing::{complaint, folder, run};
     use super::*;
 
     const VOCABULARY: &str = "@prefix skos: <http://www.w3.org/2004/02/skos/core#> .\n\

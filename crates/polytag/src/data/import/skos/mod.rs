@@ -209,7 +209,7 @@ pub(super) fn end_of_address(address: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::intake::fixture::{complaint, folder, run};
+    use super::super::testing::{complaint, folder, run};
     use super::*;
     use proptest::prelude::*;
 

@@ -92,7 +92,7 @@ pub(super) fn import(files: &RawFiles, intake: &mut Intake<'_>) -> Result<(), Da
                 text: raw.content.unwrap_or_default(),
                 labels: targets.transpose()?,
             };
-            intake.document(*split, record)?;
+            intake.document(*split, record, &place())?;
         }
         if ids.changed > 0 {
             intake.context.warn(&format!(
@@ -146,7 +146,7 @@ fn import_labels(files: &RawFiles, intake: &mut Intake<'_>) -> Result<Vec<String
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::intake::fixture::{complaint, folder, run};
+    use super::super::super::testing::{complaint, folder, run};
     use super::super::Xc;
     use super::*;
     use proptest::prelude::*;
@@ -165,12 +165,8 @@ mod tests {
 
     #[test]
     fn titles_contents_and_targets_are_imported() {
-        let dir = folder(&[("tst.json", TEST)]);
-        for (name, content) in [("lbl.json.gz", LABELS), ("trn.json.gz", TRAIN)] {
-            let mut sink = crate::storage::create(&dir.path().join("in").join(name)).unwrap();
-            sink.write(content.as_bytes()).unwrap();
-            sink.finish().unwrap();
-        }
+        let labels = format!("{LABELS}\n \n");
+        let dir = folder(&[("tst.json", TEST), ("lbl.json.gz", &labels), ("trn.json.gz", TRAIN)]);
         let imported = run(&Xc::default(), &dir, "").unwrap();
         let train = [("d1", "T", "C", "A 7".to_owned()), ("d1-2", "-", "other", "A-2".to_owned())];
         assert_eq!(imported.split(Split::Train), train);

@@ -217,7 +217,7 @@ fn import_rows(
         })?;
         let labels = Some(row.labels.iter().map(usize::to_string).collect());
         let id = format!("{split}-{count}");
-        intake.document(split, DocumentRecord { id, title: None, text, labels })?;
+        intake.document(split, DocumentRecord { id, title: None, text, labels }, &place())?;
         count += 1;
     }
     if count < header.documents {
@@ -288,7 +288,7 @@ fn read_names(path: &Path, count: usize, of: &str, max_line: usize) -> Result<Ve
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::intake::fixture::{complaint, folder, run};
+    use super::super::super::testing::{complaint, folder, run};
     use super::super::Xc;
     use super::*;
     use proptest::prelude::*;
