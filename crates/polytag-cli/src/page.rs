@@ -30,12 +30,14 @@ pub(crate) fn statistics(name: &str, statistics: &Statistics) -> String {
     body.push_str(&table(&inspect::labels(statistics), false));
     body.push_str("<h2>Labels by the number of training documents that carry them</h2>\n");
     body.push_str(&histogram(statistics));
+    let notes = inspect::notes(statistics);
+    if !notes.is_empty() {
+        body.push_str("<h2>Notes</h2>\n");
+        body.push_str(&list(&notes));
+    }
     if statistics.problem_count > 0 {
-        body.push_str(&format!("<h2>{} problems</h2>\n<ul>\n", count(statistics.problem_count)));
-        for problem in &statistics.problems {
-            body.push_str(&format!("<li>{}</li>\n", escape(problem)));
-        }
-        body.push_str("</ul>\n");
+        body.push_str(&format!("<h2>{} problems</h2>\n", count(statistics.problem_count)));
+        body.push_str(&list(&statistics.problems));
     }
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -43,6 +45,11 @@ pub(crate) fn statistics(name: &str, statistics: &Statistics) -> String {
          <style>{STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n",
         escape(name)
     )
+}
+
+fn list(items: &[String]) -> String {
+    let items: String = items.iter().map(|item| format!("<li>{}</li>\n", escape(item))).collect();
+    format!("<ul>\n{items}</ul>\n")
 }
 
 fn table(table: &Table, head: bool) -> String {
@@ -88,7 +95,26 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use polytag::data::TailBin;
+    use polytag::data::{SplitStatistics, TailBin};
+
+    #[test]
+    fn notes_are_those_of_the_text() {
+        let train = SplitStatistics { split: "train", empty: 2, ..SplitStatistics::default() };
+        let statistics = Statistics {
+            unknown_label_fields: [("<code>".to_owned(), 3)].into(),
+            splits: vec![train],
+            ..Statistics::default()
+        };
+        let page = super::statistics("task", &statistics);
+        let text = inspect::describe("task", &statistics);
+        for note in [
+            "labels.jsonl has a field \"<code>\" on 3 of its first 1,000 lines, which is not read",
+            "2 documents of train say nothing",
+        ] {
+            assert!(text.contains(&format!("note: {note}\n")), "{text}");
+            assert!(page.contains(&format!("<li>{}</li>", escape(note))), "{page}");
+        }
+    }
 
     #[test]
     fn names_cannot_break_out_of_the_page() {

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use polytag::data::import::annif::Annif;
 use polytag::data::import::csv::Csv;
-use polytag::data::import::debian::{DEFAULT_LISTS, Debian, DebianConfig, DebianLabels};
+use polytag::data::import::debian::{DEFAULT_LISTS, Debian, DebianLabels};
 use polytag::data::import::eurlex57k::Eurlex57k;
 use polytag::data::import::lightxml::LightXml;
 use polytag::data::import::skos::Skos;
-use polytag::data::import::wordnet::{DEFAULT_WORDNET, Wordnet, WordnetConfig};
+use polytag::data::import::wordnet::{DEFAULT_WORDNET, Wordnet};
 use polytag::data::import::xc::Xc;
 use polytag::data::import::{ImportContext, Importer, Shares, import};
 use polytag::data::{Share, Split, TaskSummary};
@@ -257,7 +257,7 @@ impl ShareArguments {
 
 impl Import {
     pub(crate) fn run(&self, session: &Session) -> Done {
-        let (importer, (source, target)) = self.format.importer()?;
+        let (importer, (source, target)) = self.format.importer();
         let context = ImportContext {
             progress: session.progress.as_ref(),
             stop: &session.stop,
@@ -276,8 +276,8 @@ impl Import {
 
 impl Format {
     /// The importer, its source and its target.
-    fn importer(&self) -> Result<(Box<dyn Importer>, FromTo<'_>), polytag::Error> {
-        Ok(match self {
+    fn importer(&self) -> (Box<dyn Importer>, FromTo<'_>) {
+        match self {
             Format::Eurlex57k { places, concepts } => {
                 (Box::new(Eurlex57k { concepts: concepts.clone() }), places.pair())
             }
@@ -299,14 +299,13 @@ impl Format {
             Format::Csv(arguments) => (Box::new(arguments.importer()), arguments.places.pair()),
             Format::Debian { places, labels, vocabulary, shares } => {
                 let (labels, vocabulary) = (*labels, vocabulary.clone());
-                let config = DebianConfig { labels, vocabulary, shares: shares.shares() };
-                (Box::new(Debian::try_from(config)?), places.pair(DEFAULT_LISTS))
+                let importer = Debian { labels, vocabulary, shares: shares.shares() };
+                (Box::new(importer), places.pair(DEFAULT_LISTS))
             }
             Format::Wordnet { places, shares } => {
-                let importer = Wordnet::try_from(WordnetConfig { shares: shares.shares() })?;
-                (Box::new(importer), places.pair(DEFAULT_WORDNET))
+                (Box::new(Wordnet { shares: shares.shares() }), places.pair(DEFAULT_WORDNET))
             }
-        })
+        }
     }
 }
 

@@ -61,21 +61,8 @@ pub(crate) fn describe(name: &str, statistics: &Statistics) -> String {
     text.push_str(&labels(statistics).render(2));
     text.push_str("\n  labels by training documents\n");
     text.push_str(&histogram(&statistics.tail).render(2));
-    for split in &statistics.splits {
-        for (field, lines) in &split.unknown_fields {
-            let lines = count(*lines);
-            text.push_str(&format!(
-                "\n  note: {} has a field {field:?} on {lines} of its first 1,000 lines, which is not read\n",
-                split.split
-            ));
-        }
-        if split.empty > 0 {
-            text.push_str(&format!(
-                "\n  note: {} documents of {} say nothing\n",
-                count(split.empty),
-                split.split
-            ));
-        }
+    for note in notes(statistics) {
+        text.push_str(&format!("\n  note: {note}\n"));
     }
     if statistics.problem_count > 0 {
         text.push_str(&format!("\n  {} problems\n", count(statistics.problem_count)));
@@ -88,6 +75,29 @@ pub(crate) fn describe(name: &str, statistics: &Statistics) -> String {
         }
     }
     text
+}
+
+/// What is not wrong, but may not be meant.
+pub(crate) fn notes(statistics: &Statistics) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut unread = |file: &str, field: &str, lines: u64| {
+        let lines = count(lines);
+        notes.push(format!(
+            "{file} has a field {field:?} on {lines} of its first 1,000 lines, which is not read"
+        ));
+    };
+    for (field, lines) in &statistics.unknown_label_fields {
+        unread("labels.jsonl", field, *lines);
+    }
+    for split in &statistics.splits {
+        for (field, lines) in &split.unknown_fields {
+            unread(split.split, field, *lines);
+        }
+    }
+    for split in statistics.splits.iter().filter(|split| split.empty > 0) {
+        notes.push(format!("{} documents of {} say nothing", count(split.empty), split.split));
+    }
+    notes
 }
 
 /// The splits, a column each.

@@ -1,6 +1,7 @@
 //! What a task holds, counted in one pass over its files, with what is wrong in them.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -15,6 +16,9 @@ const KEPT_PROBLEMS: usize = 20;
 
 /// How many lines of each file are looked through for unknown fields.
 const FIELD_SAMPLE: usize = 1000;
+
+const DOCUMENT_FIELDS: &[&str] = &["id", "title", "text", "labels"];
+const LABEL_FIELDS: &[&str] = &["id", "name", "description", "aliases", "parents"];
 
 /// Counts over one split.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -77,6 +81,9 @@ pub struct Statistics {
     pub with_parents: u64,
     /// Parents named by labels that are not themselves labels.
     pub missing_parents: u64,
+    /// Fields of the first lines of the label file that polytag does not read, with how often they
+    /// stand there.
+    pub unknown_label_fields: BTreeMap<String, u64>,
     /// The splits there are.
     pub splits: Vec<SplitStatistics>,
     /// Labels by how many training documents carry them.
@@ -103,6 +110,9 @@ impl Statistics {
             statistics.splits.push(counted);
         }
         statistics.count_labels(&space);
+        if let Some(path) = task.labels_file()? {
+            statistics.unknown_label_fields = unknown_fields(&path, LABEL_FIELDS, task.options().max_line)?;
+        }
         Ok(statistics)
     }
 
@@ -115,6 +125,7 @@ impl Statistics {
     ) -> Result<SplitStatistics, DataError> {
         let mut counted = SplitStatistics { split: split.as_str(), ..SplitStatistics::default() };
         let mut counts = vec![0u32; space.positions()];
+        let problems_before = self.problem_count;
         for document in task.documents(split)? {
             if stop.is_asked() {
                 return Err(DataError::Stopped);
@@ -146,11 +157,11 @@ impl Statistics {
         if split == Split::Train {
             space.set_train_counts(counts, counted.documents);
         }
-        if counted.documents == 0 && self.problem_count == 0 {
-            let path = task.required_file(split)?;
+        let path = task.required_file(split)?;
+        counted.unknown_fields = unknown_fields(&path, DOCUMENT_FIELDS, task.options().max_line)?;
+        if counted.documents == 0 && self.problem_count == problems_before {
             self.note(&DataError::Empty { path, expected: "one document a line" });
         }
-        counted.unknown_fields = unknown_fields(task, split)?;
         Ok(counted)
     }
 
@@ -200,9 +211,10 @@ fn bin_of(count: u32) -> (u32, u32) {
     }
 }
 
-fn unknown_fields(task: &Task, split: Split) -> Result<BTreeMap<String, u64>, DataError> {
+/// The fields on the first lines of a file that are not among the `known`.
+fn unknown_fields(path: &Path, known: &[&str], max_line: usize) -> Result<BTreeMap<String, u64>, DataError> {
     let mut fields = BTreeMap::new();
-    let mut lines = Lines::open(&task.required_file(split)?, task.options().max_line)?;
+    let mut lines = Lines::open(path, max_line)?;
     for _ in 0..FIELD_SAMPLE {
         match lines.next_line() {
             Ok(None) => break,
@@ -211,10 +223,7 @@ fn unknown_fields(task: &Task, split: Split) -> Result<BTreeMap<String, u64>, Da
                 else {
                     continue;
                 };
-                for field in object
-                    .into_keys()
-                    .filter(|key| !["id", "title", "text", "labels"].contains(&key.as_str()))
-                {
+                for field in object.into_keys().filter(|key| !known.contains(&key.as_str())) {
                     *fields.entry(field).or_default() += 1;
                 }
             }
@@ -228,6 +237,42 @@ fn unknown_fields(task: &Task, split: Split) -> Result<BTreeMap<String, u64>, Da
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::ReadOptions;
+    use crate::progress::Silent;
+
+    fn statistics_of(files: &[(&str, &str)]) -> Statistics {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, content) in files {
+            std::fs::write(dir.path().join(name), content).unwrap();
+        }
+        let task = Task::open(dir.path(), &ReadOptions::with_spool(dir.path())).unwrap();
+        Statistics::of(&task, &Silent, &Stop::default()).unwrap()
+    }
+
+    #[test]
+    fn an_empty_split_is_a_problem_whatever_else_is() {
+        let statistics = statistics_of(&[
+            ("labels.jsonl", "{\"id\":\"a\",\"name\":\"A\"}\n"),
+            ("train.jsonl", "nonsense\n"),
+            ("dev.jsonl", ""),
+        ]);
+        assert_eq!(statistics.problem_count, 2);
+        assert!(statistics.problems[0].contains("train.jsonl, line 1: not a JSON object"));
+        assert!(statistics.problems[1].contains("dev.jsonl: the file is empty"));
+    }
+
+    #[test]
+    fn fields_that_are_not_read_are_counted_for_documents_and_labels() {
+        let statistics = statistics_of(&[
+            (
+                "labels.jsonl",
+                "{\"id\":\"a\",\"name\":\"A\",\"code\":1}\n{\"id\":\"b\",\"name\":\"B\",\"code\":2,\"aliases\":[]}\n",
+            ),
+            ("train.jsonl", "{\"id\":\"d\",\"text\":\"x\",\"name\":\"y\"}\n"),
+        ]);
+        assert_eq!(statistics.unknown_label_fields, BTreeMap::from([("code".to_owned(), 2)]));
+        assert_eq!(statistics.splits[0].unknown_fields, BTreeMap::from([("name".to_owned(), 1)]));
+    }
 
     #[test]
     fn bins_touch_and_do_not_overlap() {

@@ -17,8 +17,6 @@ use super::open::decode_error;
 pub struct Metered<R> {
     input: R,
     meter: Meter,
-    /// Whether the next byte starts a line.
-    at_start: bool,
 }
 
 /// What a [`Metered`] reader has counted; clones share the count.
@@ -28,16 +26,21 @@ pub struct Meter {
     limit: usize,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Count {
     lines: u64,
+    /// Whether the next byte starts a line.
+    at_start: bool,
     since_mark: usize,
+    /// The line on which what follows the last mark begins.
+    marked: u64,
 }
 
 impl<R: BufRead> Metered<R> {
     /// Reads `input`; over `limit` bytes between two marks are an error.
     pub fn new(input: R, limit: usize) -> Metered<R> {
-        Metered { input, meter: Meter { count: Rc::default(), limit }, at_start: true }
+        let count = Count { lines: 0, at_start: true, since_mark: 0, marked: 1 };
+        Metered { input, meter: Meter { count: Rc::new(Cell::new(count)), limit } }
     }
 
     /// The count, to be kept while the parser owns the reader.
@@ -54,13 +57,31 @@ impl Meter {
 
     /// Says that a record ended here.
     pub fn mark(&self) {
-        self.count.set(Count { since_mark: 0, ..self.count.get() });
+        let count = self.count.get();
+        let marked = count.lines + u64::from(count.at_start);
+        self.count.set(Count { since_mark: 0, marked, ..count });
     }
 
-    /// Gives an error that came out of the reader, through the parser, its place and meaning.
-    pub fn error(&self, path: &Path, error: io::Error) -> StorageError {
+    /// Says that the parser will make `bytes` more of what it has read; they count like bytes read.
+    pub fn grow(&self, bytes: usize) {
+        let count = self.count.get();
+        self.count.set(Count { since_mark: count.since_mark.saturating_add(bytes), ..count });
+    }
+
+    /// An error if too much has gone by since the last mark.
+    pub fn check(&self) -> io::Result<()> {
         if self.count.get().since_mark > self.limit {
-            return StorageError::LineTooLong { path: path.to_owned(), line: self.line(), limit: self.limit };
+            return Err(io::Error::other("a record is too long"));
+        }
+        Ok(())
+    }
+
+    /// Gives an error that came out of the reader, through the parser, its place and meaning. The
+    /// place of a record that is too long is the line it begins on.
+    pub fn error(&self, path: &Path, error: io::Error) -> StorageError {
+        let Count { since_mark, marked, .. } = self.count.get();
+        if since_mark > self.limit {
+            return StorageError::LineTooLong { path: path.to_owned(), line: marked, limit: self.limit };
         }
         decode_error(path, error)
     }
@@ -68,17 +89,15 @@ impl Meter {
 
 impl<R: BufRead> Read for Metered<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.meter.check()?;
         let mut count = self.meter.count.get();
-        if count.since_mark > self.meter.limit {
-            return Err(io::Error::other("a record is too long"));
-        }
         let bytes = self.input.fill_buf()?;
         let line = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1);
         let taken = line.min(out.len());
         if taken > 0 {
-            count.lines += u64::from(self.at_start);
+            count.lines += u64::from(count.at_start);
             count.since_mark += taken;
-            self.at_start = bytes[taken - 1] == b'\n';
+            count.at_start = bytes[taken - 1] == b'\n';
             out[..taken].copy_from_slice(&bytes[..taken]);
             self.input.consume(taken);
             self.meter.count.set(count);
@@ -118,6 +137,33 @@ mod tests {
         assert_eq!(input.read(&mut buffer).unwrap(), 5);
         assert_eq!(input.read(&mut buffer).unwrap(), 5);
         let error = meter.error(Path::new("x.csv"), input.read(&mut buffer).unwrap_err());
-        assert!(error.to_string().starts_with("x.csv, line 3: longer than"));
+        assert!(error.to_string().starts_with("x.csv, line 2: longer than"));
+    }
+
+    #[test]
+    fn a_record_that_begins_within_a_line_is_placed_there() {
+        let mut input = Metered::new(&b"1234\n12345678\n12345678\n"[..], 7);
+        let meter = input.meter();
+        let mut buffer = [0; 7];
+        assert_eq!(input.read(&mut buffer).unwrap(), 5);
+        assert_eq!(input.read(&mut buffer).unwrap(), 7);
+        meter.mark();
+        assert_eq!(input.read(&mut buffer).unwrap(), 2);
+        assert_eq!(input.read(&mut buffer).unwrap(), 7);
+        let error = meter.error(Path::new("x.rdf"), input.read(&mut buffer).unwrap_err());
+        assert!(error.to_string().starts_with("x.rdf, line 2: longer than"), "{error}");
+    }
+
+    #[test]
+    fn what_a_parser_makes_of_its_bytes_counts() {
+        let mut input = Metered::new(&b"1\n2\n3\n"[..], 7);
+        let meter = input.meter();
+        let mut buffer = [0; 7];
+        assert_eq!(input.read(&mut buffer).unwrap(), 2);
+        meter.grow(5);
+        assert_eq!(input.read(&mut buffer).unwrap(), 2);
+        meter.mark();
+        meter.grow(usize::MAX);
+        assert!(input.read(&mut buffer).is_err());
     }
 }

@@ -15,7 +15,6 @@ use super::intake::{Intake, malformed, not_blank, plain_name, sorted_entries, sp
 use super::{ImportContext, Importer};
 use crate::data::error::{DataError, Place};
 use crate::data::label::Label;
-use crate::data::reader::FirstLines;
 use crate::data::record::{DocumentRecord, Id};
 use crate::data::task::{Split, find};
 use crate::data::writer::TaskWriter;
@@ -110,18 +109,9 @@ fn find_concepts(dirs: &[&Path]) -> Result<PathBuf, DataError> {
 fn import_split(dir: &Path, split: Split, intake: &mut Intake<'_>) -> Result<(), DataError> {
     let mut paths = sorted_entries(dir)?;
     paths.retain(|path| path.is_file() && plain_name(path).ends_with(".json"));
-    let mut seen = FirstLines::default();
-    for (index, path) in paths.iter().enumerate() {
+    for path in &paths {
         let bytes = read_bounded(path, intake.context.max_line as u64)?;
-        let record = parse_document(&bytes, path)?;
-        if let Some(first) = seen.note(&record.id, index as u64) {
-            return Err(malformed(
-                Place::file(path),
-                format!("the celex_id {:?} is also that of {}", record.id, paths[first as usize].display()),
-                "remove one of the two files",
-            ));
-        }
-        intake.document(split, record)?;
+        intake.document(split, parse_document(&bytes, path)?, &Place::file(path))?;
     }
     Ok(())
 }
@@ -243,7 +233,7 @@ fn parse_json<'a, T: Deserialize<'a>>(text: &'a str, path: &Path, remedy: &str) 
 
 #[cfg(test)]
 mod tests {
-    use super::super::intake::fixture::{complaint, folder, run};
+    use super::super::testing::{complaint, folder, run};
     use super::*;
     use proptest::prelude::*;
 
@@ -308,7 +298,7 @@ mod tests {
         let dir = folder(&[("train/a.json", LAW), ("train/b.json", LAW), ("EURLEX57K.json", CONCEPTS)]);
         assert!(
             complaint(&importer, &dir, "")
-                .starts_with("train/b.json: the celex_id \"32010D0395\" is also that of train/a.json")
+                .starts_with("train/b.json: the id \"32010D0395\" was used before, in train/a.json")
         );
         let dir = folder(&[("other/a.json", LAW)]);
         assert!(complaint(&importer, &dir, "").contains("no folder train, dev or test"));

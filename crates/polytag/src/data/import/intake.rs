@@ -32,14 +32,19 @@ impl<'a> Intake<'a> {
         Intake { task, context, documents: 0 }
     }
 
-    /// Adds a document; a label it carries twice counts once.
-    pub(super) fn document(&mut self, split: Split, mut record: DocumentRecord) -> Result<(), DataError> {
+    /// Adds a document that stands at `place`; a label it carries twice counts once.
+    pub(super) fn document(
+        &mut self,
+        split: Split,
+        mut record: DocumentRecord,
+        place: &Place,
+    ) -> Result<(), DataError> {
         self.context.check_stop()?;
         if let Some(labels) = &mut record.labels {
             let mut seen = FxHashSet::default();
             labels.retain(|label| seen.insert(label.clone()));
         }
-        self.task.document(split, &record)?;
+        self.task.document_from(split, &record, place)?;
         self.documents += 1;
         if self.documents.is_multiple_of(1000) {
             self.context.progress.report(Event::Advanced(1000));
@@ -71,11 +76,12 @@ impl<'a> Intake<'a> {
     }
 
     /// Ends the stage; an error where the source held no document.
-    pub(super) fn finish(self, source: &Path, expected: &'static str) -> Result<(), DataError> {
+    pub(super) fn finish(self, source: &Path, expected: &str) -> Result<(), DataError> {
         self.context.progress.report(Event::Advanced(self.documents % 1000));
         self.context.progress.report(Event::Finished);
         if self.documents == 0 {
-            return Err(DataError::Empty { path: source.to_owned(), expected });
+            let remedy = format!("it should hold {expected}");
+            return Err(malformed(Place::file(source), "no document was found", remedy));
         }
         Ok(())
     }
@@ -128,24 +134,12 @@ pub(super) fn split_named(word: &str) -> Option<Split> {
     }
 }
 
-/// The split that one of the words of a file's name speaks of: `yso-train-2.tsv`.
+/// The split that one of the words of a file's name speaks of: `yso-train-2.tsv`, `yso_test2.tsv`.
 ///
-/// Words, not letters: `latest.tsv` is no test set.
+/// Whole words, numbered or not: neither `latest.tsv` nor `testament.tsv` is a test set.
 pub(super) fn split_in_name(name: &str) -> Option<Split> {
-    let words = name.split(|c: char| !c.is_ascii_alphabetic());
-    words.into_iter().find_map(|word| {
-        let word = word.to_lowercase();
-        let starts = |stems: &[&str]| stems.iter().any(|stem| word.starts_with(stem));
-        if starts(&["train", "trn"]) || word.ends_with("train") {
-            Some(Split::Train)
-        } else if starts(&["dev", "valid"]) {
-            Some(Split::Dev)
-        } else if starts(&["test", "tst"]) {
-            Some(Split::Test)
-        } else {
-            None
-        }
-    })
+    let mut words = name.split(|c: char| !c.is_alphanumeric());
+    words.find_map(|word| split_named(word.trim_end_matches(|c: char| c.is_ascii_digit())))
 }
 
 /// What lies in `dir`, hidden names aside, in order of names, so that every run sees the same order.
@@ -189,107 +183,6 @@ pub(super) fn not_blank(text: String) -> Option<String> {
 }
 
 #[cfg(test)]
-pub(super) mod fixture {
-    //! Running an importer on files in a temporary folder.
-
-    use std::sync::Mutex;
-
-    use super::super::{Importer, import};
-    use super::*;
-    use crate::data::{ReadOptions, Task};
-    use crate::progress::{Progress, Stop};
-
-    /// Writes the files, folders and all, and hands the folder over.
-    pub(crate) fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let dir = tempfile::tempdir().unwrap();
-        for (name, content) in files {
-            let path = dir.path().join("in").join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, content).unwrap();
-        }
-        dir
-    }
-
-    /// What came out of an import.
-    pub(crate) struct Imported {
-        pub(crate) labels: Vec<Label>,
-        pub(crate) documents: Vec<(Split, DocumentRecord)>,
-        pub(crate) warnings: Vec<String>,
-    }
-
-    impl Imported {
-        /// The documents of a split as (id, title, text, labels); no title reads `-`, no labels `?`.
-        pub(crate) fn split(&self, split: Split) -> Vec<(&str, &str, &str, String)> {
-            self.documents
-                .iter()
-                .filter(|(of, _)| *of == split)
-                .map(|(_, record)| {
-                    let title = record.title.as_deref().unwrap_or("-");
-                    let labels = record.labels.as_ref().map_or("?".to_owned(), |labels| labels.join(" "));
-                    (record.id.as_str(), title, record.text.as_str(), labels)
-                })
-                .collect()
-        }
-
-        /// Each label as `id=name`.
-        pub(crate) fn names(&self) -> Vec<String> {
-            self.labels.iter().map(|label| format!("{}={}", label.id, label.name)).collect()
-        }
-    }
-
-    #[derive(Default)]
-    struct Warnings(Mutex<Vec<String>>);
-
-    impl Progress for Warnings {
-        fn report(&self, event: Event<'_>) {
-            if let Event::Warned(message) = event {
-                self.0.lock().unwrap().push(message.to_owned());
-            }
-        }
-    }
-
-    /// Imports `in/source` of the folder, and reads the task back as any task is read.
-    pub(crate) fn run(
-        importer: &dyn Importer,
-        dir: &tempfile::TempDir,
-        source: &str,
-    ) -> Result<Imported, DataError> {
-        let warnings = Warnings::default();
-        let stop = Stop::default();
-        let context = ImportContext { progress: &warnings, stop: &stop, max_line: 1 << 16 };
-        let target = dir.path().join("out");
-        let imported = import(importer, &dir.path().join("in").join(source), &target, &context);
-        if imported.is_err() {
-            assert!(!target.exists(), "a failed import leaves nothing behind");
-        }
-        imported?;
-        let task = Task::open(&target, &ReadOptions::with_spool(dir.path()))?;
-        let mut documents = Vec::new();
-        for split in Split::ALL {
-            if task.file(split)?.is_none() {
-                continue;
-            }
-            for document in task.documents(split)? {
-                let document = document?;
-                let name = |&id| task.labels().label(id).id.clone();
-                let labels = document.labels.as_ref().map(|ids| ids.iter().map(name).collect());
-                let record =
-                    DocumentRecord { id: document.id, title: document.title, text: document.text, labels };
-                documents.push((split, record));
-            }
-        }
-        let labels = task.labels().iter().map(|(_, label)| label.clone()).collect();
-        Ok(Imported { labels, documents, warnings: warnings.0.into_inner().unwrap() })
-    }
-
-    /// The complaint of an import that must fail, with the path of its folder taken off.
-    pub(crate) fn complaint(importer: &dyn Importer, dir: &tempfile::TempDir, source: &str) -> String {
-        let error = run(importer, dir, source).err().expect("the import must fail").to_string();
-        error.replace(&format!("{}/", dir.path().join("in").display()), "")
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -307,7 +200,10 @@ mod tests {
         assert_eq!(split_in_name("yso-finna-train2.tsv"), Some(Split::Train));
         assert_eq!(split_in_name("eurlex_test"), Some(Split::Test));
         assert_eq!(split_in_name("kirjastonhoitaja-validate"), Some(Split::Dev));
-        assert_eq!(split_in_name("latest"), None);
+        assert_eq!(split_in_name("Trn.2.tsv"), Some(Split::Train));
+        for name in ["latest", "devices.tsv", "testament.tsv", "trainers.tsv", "protest", "2020", ""] {
+            assert_eq!(split_in_name(name), None, "{name}");
+        }
         assert_eq!((split_named("Validation"), split_named("x")), (Some(Split::Dev), None));
     }
 

@@ -90,7 +90,8 @@ fn import_split(dir: &Path, split: Split, stem: &str, intake: &mut Intake<'_>) -
         match (texts.next_line()?, labels.next_line()?) {
             (Some(text), Some(labels)) => {
                 count += 1;
-                intake.document(split, parse_document(format!("{split}-{count}"), text.text, labels.text))?;
+                let record = parse_document(format!("{split}-{count}"), text.text, labels.text);
+                intake.document(split, record, &Place::line(&texts_path, text.number))?;
             }
             (None, None) => return Ok(true),
             (text, label) => {
@@ -188,7 +189,7 @@ fn words(token: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::intake::fixture::{complaint, folder, run};
+    use super::super::testing::{complaint, folder, run};
     use super::*;
     use proptest::prelude::*;
 

@@ -14,7 +14,7 @@ pub mod wordnet; // the lexical database
 
 mod intake; // what importers share: splits by name, unique ids, warnings
 #[cfg(test)]
-mod testing;
+mod testing; // what their tests share
 
 use std::path::Path;
 

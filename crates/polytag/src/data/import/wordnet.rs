@@ -14,7 +14,9 @@
 use std::path::Path;
 
 use rustc_hash::FxHashSet;
+use serde::{Deserialize, Serialize};
 
+use super::intake::{Intake, malformed};
 use super::{ImportContext, Importer, Shares};
 use crate::data::error::{DataError, Place};
 use crate::data::label::Label;
@@ -36,37 +38,22 @@ const DOMAIN_MEMBERS: [&str; 3] = ["-c", "-r", "-u"];
 /// Pointers to broader meanings: of a kind, and of an instance.
 const HYPERNYMS: [&str; 2] = ["@", "@i"];
 
-/// How WordNet is imported.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct WordnetConfig {
-    /// Which synsets go to dev and test.
-    pub shares: Shares,
-}
-
-/// The importer of WordNet.
+/// Imports WordNet.
 ///
 /// ```no_run
-/// use polytag::data::import::wordnet::{DEFAULT_WORDNET, Wordnet, WordnetConfig};
+/// use polytag::data::import::wordnet::{DEFAULT_WORDNET, Wordnet};
 /// use polytag::data::import::{ImportContext, import};
 /// use polytag::progress::{Silent, Stop};
 ///
-/// let wordnet = Wordnet::try_from(WordnetConfig::default())?;
 /// let context = ImportContext { progress: &Silent, stop: &Stop::default(), max_line: 1 << 20 };
-/// import(&wordnet, DEFAULT_WORDNET.as_ref(), "tasks/wordnet".as_ref(), &context)?;
+/// import(&Wordnet::default(), DEFAULT_WORDNET.as_ref(), "tasks/wordnet".as_ref(), &context)?;
 /// # Ok::<(), polytag::data::DataError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Wordnet {
-    config: WordnetConfig,
-}
-
-impl TryFrom<WordnetConfig> for Wordnet {
-    type Error = DataError;
-
-    fn try_from(config: WordnetConfig) -> Result<Wordnet, DataError> {
-        config.shares.check()?;
-        Ok(Wordnet { config })
-    }
+    /// Which synsets go to dev and test.
+    pub shares: Shares,
 }
 
 impl Importer for Wordnet {
@@ -76,74 +63,71 @@ impl Importer for Wordnet {
         task: &mut TaskWriter,
         context: &ImportContext<'_>,
     ) -> Result<(), DataError> {
+        self.shares.check()?;
         let mut known = FxHashSet::default();
         let mut targets = FxHashSet::default();
-        visit(source, context, "finding related synsets", |synset| {
+        context.progress.report(Event::Started { stage: "finding related synsets", total: None });
+        visit(source, context, |synset, _| {
             known.insert(synset.id);
             targets.extend(synset.related.iter().map(|pointer| pointer.target));
+            context.progress.report(Event::Advanced(1));
             Ok(())
         })?;
+        context.progress.report(Event::Finished);
         let missing = targets.difference(&known).count();
         if missing > 0 {
-            let warning = format!(
+            context.warn(&format!(
                 "{}: {missing} synsets are pointed to but not there, and are left out; install wordnet-base \
                  again if that surprises you",
                 source.display()
-            );
-            context.progress.report(Event::Warned(&warning));
+            ));
         }
-        visit(source, context, "writing synsets", |mut synset| {
+        let mut intake = Intake::new(task, context);
+        visit(source, context, |mut synset, place| {
             synset.related.retain(|pointer| known.contains(&pointer.target) && pointer.target != synset.id);
             if targets.contains(&synset.id) {
-                task.label(synset.label())?;
+                intake.label(synset.label())?;
             }
             if synset.related.is_empty() {
                 return Ok(());
             }
             let document = synset.document();
-            task.document(self.config.shares.split_of(&document.id), &document)
-        })
+            intake.document(self.shares.split_of(&document.id), document, place)
+        })?;
+        intake.finish(source, "synsets that point to each other; install wordnet-base again")
     }
 }
 
-/// Hands each synset of the files in `source` to `take`, in order.
+/// Hands each synset of the files in `source` to `take`, in order, with its place.
 fn visit(
     source: &Path,
     context: &ImportContext<'_>,
-    stage: &str,
-    mut take: impl FnMut(Synset) -> Result<(), DataError>,
+    mut take: impl FnMut(Synset, &Place) -> Result<(), DataError>,
 ) -> Result<(), DataError> {
-    context.progress.report(Event::Started { stage, total: None });
     for (name, part) in FILES {
         let path = source.join(name);
         if !path.is_file() {
-            return Err(DataError::Malformed {
-                place: Place::file(source),
-                problem: format!("holds no {name}"),
-                remedy: format!(
+            return Err(malformed(
+                Place::file(source),
+                format!("holds no {name}"),
+                format!(
                     "install it with `apt-get install wordnet-base`, which puts it into {DEFAULT_WORDNET}"
                 ),
-            });
+            ));
         }
         let mut lines = Lines::open(&path, context.max_line)?;
-        let mut read = 0;
         while let Some(line) = lines.next_line()? {
             context.check_stop()?;
             // The licence at the top is indented.
             if line.text.starts_with(' ') {
                 continue;
             }
-            let synset = Synset::parse(line.text, part).map_err(|problem| DataError::Malformed {
-                place: Place::line(&path, line.number),
-                problem,
-                remedy: "install wordnet-base again".to_owned(),
-            })?;
-            take(synset)?;
-            read += 1;
+            let place = Place::line(&path, line.number);
+            let synset = Synset::parse(line.text, part)
+                .map_err(|problem| malformed(place.clone(), problem, "install wordnet-base again"))?;
+            take(synset, &place)?;
         }
-        context.progress.report(Event::Advanced(read));
     }
-    context.progress.report(Event::Finished);
     Ok(())
 }
 
@@ -270,8 +254,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::data::import::import;
-    use crate::data::import::testing::{Heard, documents, labels, write_files};
+    use crate::data::import::testing::{complaint, folder, run};
 
     const NOUNS: &str = "  1 This software and database is being provided to you, the LICENSEE, by  \n\
         00001740 03 n 01 entity 0 002 ~ 00001930 n 0000 -c 00001930 n 0000 | that which is perceived  \n\
@@ -281,40 +264,34 @@ mod tests {
         "00001740 29 v 01 breathe 0 001 + 00001930 n 0101 01 + 02 00 | draw air into the lungs  \n";
     const ADJECTIVES: &str = "00003131 00 s 01 ready(p) 0 001 & 00003131 a 0000 | prepared  \n";
 
-    fn run(nouns: &str) -> (tempfile::TempDir, Result<(), String>, Vec<String>) {
-        let dir = write_files(&[
+    fn wordnet(nouns: &str) -> tempfile::TempDir {
+        folder(&[
             ("data.noun", nouns),
             ("data.verb", VERBS),
             ("data.adj", ADJECTIVES),
             ("data.adv", "00001740 02 r 01 a_cappella 0 000 | without musical accompaniment  \n"),
-        ]);
-        let heard = Heard::default();
-        let wordnet = Wordnet::try_from(WordnetConfig::default()).unwrap();
-        let result = import(&wordnet, dir.path(), &dir.path().join("task"), &heard.context());
-        (dir, result.map(drop).map_err(|error| error.to_string()), heard.warnings())
+        ])
     }
 
     #[test]
     fn glosses_are_labelled_with_what_they_point_to() {
-        let (dir, result, warnings) = run(NOUNS);
-        result.unwrap();
-        let documents = documents(&dir.path().join("task"));
-        assert_eq!(documents.keys().collect::<Vec<_>>(), ["n00001740", "n00001930", "v00001740"]);
-        let thing = &documents["n00001930"];
-        assert_eq!((thing.title.as_deref(), thing.text.as_str()), (None, "an entity; \"there it is\""));
-        assert_eq!(thing.labels.as_ref().unwrap(), &["n00001740", "v00001740"]);
-        let labels = labels(&dir.path().join("task"));
+        let imported = run(&Wordnet::default(), &wordnet(NOUNS), "").unwrap();
+        let documents = imported.all();
+        let ids: Vec<&str> = documents.iter().map(|document| document.0).collect();
+        assert_eq!(ids, ["n00001740", "n00001930", "v00001740"]);
+        let gloss = "an entity; \"there it is\"";
+        assert_eq!(documents[1], ("n00001930", "-", gloss, "n00001740 v00001740".to_owned()));
         let expected = Label {
-            description: Some("an entity; \"there it is\"".into()),
+            description: Some(gloss.into()),
             aliases: vec!["thing".into()],
             parents: vec!["n00001740".into()],
             ..Label::new("n00001930", "physical entity")
         };
-        assert_eq!(labels["n00001930"], expected);
-        assert_eq!(labels["a00003131"].name, "ready");
-        assert!(!labels.contains_key("r00001740"));
-        assert_eq!(warnings.len(), 1);
-        assert!(warnings[0].contains("1 synsets are pointed to but not there"));
+        assert_eq!(*imported.label("n00001930"), expected);
+        assert_eq!(imported.label("a00003131").name, "ready");
+        assert!(imported.labels.iter().all(|label| label.id != "r00001740"));
+        assert_eq!(imported.warnings.len(), 1);
+        assert!(imported.warnings[0].contains("1 synsets are pointed to but not there"));
     }
 
     #[test]
@@ -327,15 +304,25 @@ mod tests {
             ("00001740 03 n 00 000 | that which", "without words"),
             ("x 03 n 01 entity 0 000 | that which", "is no place"),
         ] {
-            let error = run(&format!("{NOUNS}{line}\n")).1.unwrap_err();
-            assert!(error.contains("data.noun, line 4: "), "{error}");
+            let error = complaint(&Wordnet::default(), &wordnet(&format!("{NOUNS}{line}\n")), "");
+            assert!(error.starts_with("data.noun, line 4: "), "{error}");
             assert!(error.contains(problem) && error.contains("install wordnet-base again"), "{error}");
         }
-        let dir = write_files(&[]);
-        let wordnet = Wordnet::try_from(WordnetConfig::default()).unwrap();
-        let target = dir.path().join("task");
-        let error = import(&wordnet, dir.path(), &target, &Heard::default().context()).unwrap_err();
-        assert!(error.to_string().contains("holds no data.noun; install it"));
+        let error = complaint(&Wordnet::default(), &folder(&[]), "");
+        assert!(error.contains("holds no data.noun; install it"), "{error}");
+        let twice = format!("{NOUNS}{}\n", NOUNS.lines().nth(1).unwrap());
+        let error = complaint(&Wordnet::default(), &wordnet(&twice), "");
+        assert!(error.starts_with("data.noun, line 4: the id \"n00001740\" was used before, on line 2"));
+        let alone = "00001740 03 n 01 entity 0 000 | that which is perceived  \n";
+        let error = complaint(&Wordnet::default(), &wordnet(alone), "");
+        assert!(error.contains("no document was found; it should hold synsets that point"), "{error}");
+    }
+
+    #[test]
+    fn shares_are_checked() {
+        let shares = Shares { dev: 0.6, test: 0.6, seed: 0 };
+        let error = complaint(&Wordnet { shares }, &wordnet(NOUNS), "");
+        assert!(error.starts_with("dev cannot take 0.6 and test 0.6"), "{error}");
     }
 
     proptest! {

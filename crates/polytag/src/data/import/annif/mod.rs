@@ -21,7 +21,7 @@ use super::{ImportContext, Importer, Shares};
 use crate::data::error::{DataError, Place};
 use crate::data::label::Label;
 use crate::data::record::DocumentRecord;
-use crate::data::task::Split;
+use crate::data::task::{Split, find};
 use crate::data::writer::TaskWriter;
 use crate::storage::{Lines, read_bounded};
 use vocabulary::ByName;
@@ -67,7 +67,8 @@ impl Importer for Annif {
         let mut walk = Walk {
             intake: Intake::new(task, context),
             shares: self.shares,
-            vocabulary: path,
+            // As the walk will come upon it, however the user spelled it.
+            vocabulary: path.map(|path| path.canonicalize().unwrap_or(path)),
             by_name: ByName::of(&vocabulary),
             names: FxHashMap::default(),
         };
@@ -99,6 +100,11 @@ fn find_vocabulary(source: &Path) -> Result<Option<PathBuf>, DataError> {
     }
 }
 
+/// An error if the file is there both plain and compressed: its documents would come twice.
+fn refuse_twice(path: &Path, dir: &Path) -> Result<(), DataError> {
+    find(dir, &plain_name(path)).map(drop)
+}
+
 struct Walk<'a> {
     intake: Intake<'a>,
     shares: Shares,
@@ -119,29 +125,17 @@ impl Walk<'_> {
                 if let (None, Some(split)) = (split, split_named(&file_name(path))) {
                     self.folder(path, Some(split))?;
                 }
-            } else if self.vocabulary.as_deref() == Some(path) {
+            } else if self.vocabulary.is_some() && path.canonicalize().ok() == self.vocabulary {
                 continue;
             } else if let Some(id) = stem(path, ".txt") {
+                refuse_twice(path, dir)?;
                 self.full_text(path, id, split)?;
             } else if stem(path, ".tsv").is_some_and(|stem| !texts.contains(&stem)) {
-                self.refuse_twice(path, &entries)?;
+                refuse_twice(path, dir)?;
                 self.short_texts(path, split.or_else(|| split_in_name(&plain_name(path))))?;
             }
         }
         Ok(())
-    }
-
-    /// An error if the file is there both plain and compressed: its documents would come twice.
-    fn refuse_twice(&self, path: &Path, entries: &[PathBuf]) -> Result<(), DataError> {
-        let same = |other: &&PathBuf| other.as_path() != path && plain_name(other) == plain_name(path);
-        match entries.iter().find(same) {
-            None => Ok(()),
-            Some(other) => Err(DataError::Ambiguous {
-                dir: path.parent().unwrap_or(path).to_owned(),
-                first: file_name(path),
-                second: file_name(other),
-            }),
-        }
     }
 
     fn short_texts(&mut self, path: &Path, split: Option<Split>) -> Result<(), DataError> {
@@ -152,8 +146,9 @@ impl Walk<'_> {
             let (text, subjects) = corpus::parse_document(line.text, || Place::line(path, line.number))?;
             let id = format!("{stem}-{}", line.number);
             let split = split.unwrap_or_else(|| self.shares.split_of(&id));
-            let text = text.to_owned();
-            self.intake.document(split, DocumentRecord { id, title: None, text, labels: Some(subjects) })?;
+            let (text, labels) = (text.to_owned(), Some(subjects));
+            let record = DocumentRecord { id, title: None, text, labels };
+            self.intake.document(split, record, &Place::line(path, line.number))?;
         }
         Ok(())
     }
@@ -162,16 +157,15 @@ impl Walk<'_> {
         let bytes = read_bounded(path, self.intake.context.max_line as u64)?;
         let text = utf8(&bytes, path)?.trim().to_owned();
         let dir = path.parent().unwrap_or(path);
-        let [addresses, keys] = [".tsv", ".key"].map(|ending| dir.join(format!("{id}{ending}")));
-        let labels = if addresses.is_file() {
+        let labels = if let Some(addresses) = find(dir, &format!("{id}.tsv"))? {
             Some(self.subjects_by_address(&addresses)?)
-        } else if keys.is_file() {
-            Some(self.subjects_by_name(&keys)?)
+        } else if let Some(names) = find(dir, &format!("{id}.key"))? {
+            Some(self.subjects_by_name(&names)?)
         } else {
             None
         };
         let split = split.unwrap_or_else(|| self.shares.split_of(&id));
-        self.intake.document(split, DocumentRecord { id, title: None, text, labels })
+        self.intake.document(split, DocumentRecord { id, title: None, text, labels }, &Place::file(path))
     }
 
     fn subjects_by_address(&mut self, path: &Path) -> Result<Vec<String>, DataError> {
@@ -229,7 +223,7 @@ impl Walk<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::intake::fixture::{complaint, folder, run};
+    use super::super::testing::{complaint, folder, run, source_of};
     use super::*;
 
     const VOCABULARY: &str = "@prefix skos: <http://www.w3.org/2004/02/skos/core#> .\n\
@@ -286,6 +280,31 @@ mod tests {
     }
 
     #[test]
+    fn subjects_may_be_compressed() {
+        let dir = folder(&[
+            ("train/a.txt", "a"),
+            ("train/a.tsv.gz", "<http://x/2>\tDogs\n"),
+            ("train/b.txt.gz", "b"),
+            ("train/b.key.zst", "Cats\n"),
+        ]);
+        let imported = run(&Annif::default(), &dir, "").unwrap();
+        let train = [("a", "-", "a", "http://x/2".to_owned()), ("b", "-", "b", "Cats".to_owned())];
+        assert_eq!(imported.split(Split::Train), train);
+        let dir = folder(&[("a.txt", "a"), ("a.key", "x"), ("a.key.gz", "y")]);
+        assert!(complaint(&Annif::default(), &dir, "").contains("holds both a.key and a.key.gz"));
+    }
+
+    #[test]
+    fn the_vocabulary_is_no_corpus_however_it_is_spelled() {
+        let dir = folder(&[("docs/a.txt", "a"), ("docs/v.tsv", "<http://x/2>\tDogs\n")]);
+        let vocabulary = source_of(&dir).join("docs/../docs/./v.tsv");
+        let importer = Annif { vocabulary: Some(vocabulary), ..Annif::default() };
+        let imported = run(&importer, &dir, "docs").unwrap();
+        assert_eq!(imported.all(), [("a", "-", "a", "?".to_owned())]);
+        assert_eq!(imported.names(), ["http://x/2=Dogs"]);
+    }
+
+    #[test]
     fn documents_without_a_split_are_drawn() {
         let lines: String = (0..100).map(|n| format!("text {n}\t<urn:{}>\n", n % 7)).collect();
         let dir = folder(&[("all.tsv", &lines)]);
@@ -313,5 +332,9 @@ mod tests {
         assert!(
             complaint(&Annif::default(), &folder(&[("a.tsv", "")]), "none.tsv").contains("check the path")
         );
+        // Nothing is drawn for dev or test, so both are of train.
+        let importer = Annif { shares: Shares { dev: 0.0, test: 0.0, seed: 0 }, ..Annif::default() };
+        let twice = complaint(&importer, &folder(&[("a.txt", "x"), ("train/a.txt", "y")]), "");
+        assert!(twice.starts_with("train/a.txt: the id \"a\" was used before, in a.txt; "), "{twice}");
     }
 }

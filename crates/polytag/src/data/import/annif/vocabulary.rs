@@ -122,7 +122,7 @@ impl ByName {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::intake::fixture::folder;
+    use super::super::super::testing::folder;
     use super::*;
     use crate::progress::Stop;
 

@@ -190,7 +190,7 @@ mod tests {
         assert!(complaint(b"\n\n").contains("the file is empty"));
         let mut long = table(b"a\n1\n\"2222\n2222\n2222\n", 8).unwrap();
         assert_eq!(long.next_row().unwrap().unwrap().field(0), "1");
-        assert!(long.next_row().unwrap_err().to_string().starts_with("t.csv, line 4: longer than"));
+        assert!(long.next_row().unwrap_err().to_string().starts_with("t.csv, line 3: longer than"));
     }
 
     proptest! {

@@ -45,6 +45,11 @@ impl<'a> Entry<'a> {
         self.paragraph.field(name)
     }
 
+    /// Where it begins.
+    pub(super) fn place(&self) -> Place {
+        Place::line(self.path, self.paragraph.line)
+    }
+
     /// An error about a field.
     pub(super) fn malformed(&self, field: &Field, problem: String) -> DataError {
         malformed(self.path, field.line, problem)
@@ -56,12 +61,15 @@ impl<'a> Entry<'a> {
 pub(super) struct Lists {
     dir: PathBuf,
     packages: Vec<PathBuf>,
-    translations: Vec<PathBuf>,
+    /// Whether there are translation files.
+    translated: bool,
+    /// The long descriptions, by the checksum that packages name them with.
+    long: FxHashMap<u128, String>,
 }
 
 impl Lists {
-    /// Finds the lists in `dir`.
-    pub(super) fn find(dir: &Path) -> Result<Lists, DataError> {
+    /// Finds the lists in `dir`, and reads the long descriptions.
+    pub(super) fn open(dir: &Path, context: &ImportContext<'_>) -> Result<Lists, DataError> {
         let mut packages = Vec::new();
         let mut translations = Vec::new();
         for entry in fs::read_dir(dir).map_err(StorageError::io(dir, "read the package lists in"))? {
@@ -87,8 +95,14 @@ impl Lists {
         Ok(Lists {
             dir: dir.to_owned(),
             packages: packages.into_iter().map(|(_, path)| path).collect(),
-            translations: translations.into_iter().map(|(_, path)| path).collect(),
+            translated: !translations.is_empty(),
+            long: long_descriptions(translations.iter().map(|(_, path)| path), context)?,
         })
+    }
+
+    /// The folder.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Hands each package to `take`, in the order of the files, and the first of each name only.
@@ -97,56 +111,24 @@ impl Lists {
         context: &ImportContext<'_>,
         mut take: impl FnMut(Package, Entry<'_>) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
-        let long = self.long_descriptions(context)?;
         let mut names = FxHashSet::default();
         let mut without_long = 0u64;
-        context.progress.report(Event::Started { stage: "reading packages", total: None });
         for path in &self.packages {
             let mut paragraphs = Paragraphs::open(path, PACKAGE_FIELDS, context.max_line)?;
             while let Some(paragraph) = paragraphs.read()? {
                 context.check_stop()?;
-                let package = package_of(&paragraph, path, &long)?;
+                let package = package_of(&paragraph, path, &self.long)?;
                 if !names.insert(package.name.clone()) {
                     continue;
                 }
                 without_long += u64::from(package.long.is_none());
                 take(package, Entry { paragraph: &paragraph, path })?;
-                if names.len() % 1000 == 0 {
-                    context.progress.report(Event::Advanced(1000));
-                }
             }
         }
-        context.progress.report(Event::Finished);
-        if self.translations.is_empty() && without_long > 0 {
+        if !self.translated && without_long > 0 {
             self.warn_of_short_texts(without_long, names.len(), context);
         }
         Ok(())
-    }
-
-    /// The long descriptions, by the checksum that packages name them with.
-    fn long_descriptions(&self, context: &ImportContext<'_>) -> Result<FxHashMap<u128, String>, DataError> {
-        let mut long = FxHashMap::default();
-        context.progress.report(Event::Started { stage: "reading descriptions", total: None });
-        for path in &self.translations {
-            let mut paragraphs = Paragraphs::open(path, TRANSLATION_FIELDS, context.max_line)?;
-            while let Some(paragraph) = paragraphs.read()? {
-                context.check_stop()?;
-                let Some(sum) = paragraph.value("Description-md5").and_then(checksum) else {
-                    return Err(malformed(
-                        path,
-                        paragraph.line,
-                        "no Description-md5 of 32 hexadecimal digits",
-                    ));
-                };
-                let description =
-                    paragraph.value("Description-en").or_else(|| paragraph.value("Description-en_GB"));
-                if let Some(text) = description.and_then(|text| short_and_long(text).1) {
-                    long.entry(sum).or_insert(text);
-                }
-            }
-        }
-        context.progress.report(Event::Finished);
-        Ok(long)
     }
 
     fn warn_of_short_texts(&self, without_long: u64, packages: usize, context: &ImportContext<'_>) {
@@ -157,8 +139,33 @@ impl Lists {
              /etc/apt/apt.conf.d/docker-no-languages forbids them: remove it first)",
             self.dir.display()
         );
-        context.progress.report(Event::Warned(&warning));
+        context.warn(&warning);
     }
+}
+
+/// The long descriptions, by the checksum that packages name them with.
+fn long_descriptions<'a>(
+    translations: impl Iterator<Item = &'a PathBuf>,
+    context: &ImportContext<'_>,
+) -> Result<FxHashMap<u128, String>, DataError> {
+    let mut long = FxHashMap::default();
+    context.progress.report(Event::Started { stage: "reading descriptions", total: None });
+    for path in translations {
+        let mut paragraphs = Paragraphs::open(path, TRANSLATION_FIELDS, context.max_line)?;
+        while let Some(paragraph) = paragraphs.read()? {
+            context.check_stop()?;
+            let Some(sum) = paragraph.value("Description-md5").and_then(checksum) else {
+                return Err(malformed(path, paragraph.line, "no Description-md5 of 32 hexadecimal digits"));
+            };
+            let description =
+                paragraph.value("Description-en").or_else(|| paragraph.value("Description-en_GB"));
+            if let Some(text) = description.and_then(|text| short_and_long(text).1) {
+                long.entry(sum).or_insert(text);
+            }
+        }
+    }
+    context.progress.report(Event::Finished);
+    Ok(long)
 }
 
 /// Which list is asked first about a package that several have: the archive of a distribution, which
@@ -197,13 +204,13 @@ fn checksum(digits: &str) -> Option<u128> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::import::testing::{Heard, write_files};
+    use crate::data::import::testing::{Heard, folder, source_of};
 
     fn read(files: &[(&str, &str)]) -> (Result<Vec<Package>, String>, Vec<String>) {
-        let dir = write_files(files);
+        let dir = folder(files);
         let heard = Heard::default();
         let mut packages = Vec::new();
-        let result = Lists::find(dir.path()).and_then(|lists| {
+        let result = Lists::open(&source_of(&dir), &heard.context()).and_then(|lists| {
             lists.visit(&heard.context(), |package, _| {
                 packages.push(package);
                 Ok(())

@@ -14,6 +14,8 @@ mod tags;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use self::lists::{Lists, Package};
 use super::{ImportContext, Importer, Shares};
 use crate::data::error::DataError;
@@ -27,7 +29,8 @@ pub const DEFAULT_LISTS: &str = "/var/lib/apt/lists";
 pub const DEFAULT_VOCABULARY: &str = "/usr/share/debtags/vocabulary";
 
 /// What packages are labelled with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum DebianLabels {
     /// Their debtags.
     #[default]
@@ -48,9 +51,21 @@ impl FromStr for DebianLabels {
     }
 }
 
-/// How Debian's packages are imported.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct DebianConfig {
+/// Imports Debian's packages.
+///
+/// ```no_run
+/// use polytag::data::import::debian::{DEFAULT_LISTS, Debian};
+/// use polytag::data::import::{ImportContext, import};
+/// use polytag::progress::{Silent, Stop};
+///
+/// let context = ImportContext { progress: &Silent, stop: &Stop::default(), max_line: 1 << 20 };
+/// let summary = import(&Debian::default(), DEFAULT_LISTS.as_ref(), "tasks/debtags".as_ref(), &context)?;
+/// assert!(summary.labels > 500);
+/// # Ok::<(), polytag::data::DataError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Debian {
     /// What packages are labelled with.
     pub labels: DebianLabels,
     /// The debtags vocabulary, which names and describes tags; by default the installed one, and
@@ -60,33 +75,6 @@ pub struct DebianConfig {
     pub shares: Shares,
 }
 
-/// The importer of Debian's packages.
-///
-/// ```no_run
-/// use polytag::data::import::debian::{DEFAULT_LISTS, Debian, DebianConfig};
-/// use polytag::data::import::{ImportContext, import};
-/// use polytag::progress::{Silent, Stop};
-///
-/// let debian = Debian::try_from(DebianConfig::default())?;
-/// let context = ImportContext { progress: &Silent, stop: &Stop::default(), max_line: 1 << 20 };
-/// let summary = import(&debian, DEFAULT_LISTS.as_ref(), "tasks/debtags".as_ref(), &context)?;
-/// assert!(summary.labels > 500);
-/// # Ok::<(), polytag::data::DataError>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct Debian {
-    config: DebianConfig,
-}
-
-impl TryFrom<DebianConfig> for Debian {
-    type Error = DataError;
-
-    fn try_from(config: DebianConfig) -> Result<Debian, DataError> {
-        config.shares.check()?;
-        Ok(Debian { config })
-    }
-}
-
 impl Importer for Debian {
     fn import(
         &self,
@@ -94,8 +82,9 @@ impl Importer for Debian {
         task: &mut TaskWriter,
         context: &ImportContext<'_>,
     ) -> Result<(), DataError> {
-        let lists = Lists::find(source)?;
-        match self.config.labels {
+        self.shares.check()?;
+        let lists = Lists::open(source, context)?;
+        match self.labels {
             DebianLabels::Tags => tags::import(self, &lists, task, context),
             DebianLabels::Related => related::import(self, &lists, task, context),
         }

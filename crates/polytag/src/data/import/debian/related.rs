@@ -12,8 +12,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::lists::{Lists, Package};
 use super::{Debian, document_of};
-use crate::data::error::DataError;
+use crate::data::error::{DataError, Place};
 use crate::data::import::ImportContext;
+use crate::data::import::intake::Intake;
 use crate::data::label::Label;
 use crate::data::writer::TaskWriter;
 use crate::progress::Event;
@@ -28,12 +29,15 @@ pub(super) fn import(
     context: &ImportContext<'_>,
 ) -> Result<(), DataError> {
     let mut packages: Vec<(Package, String)> = Vec::new();
+    context.progress.report(Event::Started { stage: "reading packages", total: None });
     lists.visit(context, |package, entry| {
         let relations: Vec<&str> =
             RELATIONS.iter().filter_map(|name| entry.field(name)).map(|field| field.value.as_str()).collect();
         packages.push((package, relations.join(",")));
+        context.progress.report(Event::Advanced(1));
         Ok(())
     })?;
+    context.progress.report(Event::Finished);
     let positions: FxHashMap<&str, usize> = packages
         .iter()
         .enumerate()
@@ -54,21 +58,23 @@ pub(super) fn import(
     related.iter().flatten().for_each(|&other| is_label[other] = true);
     let names: Vec<String> = packages.iter().map(|(package, _)| package.name.clone()).collect();
 
-    context.progress.report(Event::Started { stage: "writing packages", total: Some(packages.len() as u64) });
+    let mut intake = Intake::new(task, context);
     for (((package, _), related), is_label) in packages.into_iter().zip(related).zip(is_label) {
-        context.check_stop()?;
         if is_label {
-            task.label(label_of(&package))?;
+            intake.label(label_of(&package))?;
         }
         if !related.is_empty() {
-            let split = debian.config.shares.split_of(&package.name);
+            let split = debian.shares.split_of(&package.name);
             let labels = related.into_iter().map(|other| names[other].clone()).collect();
-            task.document(split, &document_of(package, labels))?;
+            // The lists have no name twice and none without letters, so the folder is place enough.
+            intake.document(split, document_of(package, labels), &Place::file(lists.dir()))?;
         }
-        context.progress.report(Event::Advanced(1));
     }
-    context.progress.report(Event::Finished);
-    Ok(())
+    intake.finish(
+        lists.dir(),
+        "packages that depend on others in the lists; run `apt-get update`, or name the folder that holds all \
+         of them",
+    )
 }
 
 fn label_of(package: &Package) -> Label {
@@ -97,10 +103,9 @@ fn names_in(relations: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::{DebianConfig, DebianLabels};
+    use super::super::DebianLabels;
     use super::*;
-    use crate::data::import::import;
-    use crate::data::import::testing::{Heard, documents, labels, write_files};
+    use crate::data::import::testing::{complaint, folder, run};
 
     const PACKAGES: &str = "\
 Package: game
@@ -131,32 +136,32 @@ Suggests: libc6[amd64], game
 
     #[test]
     fn packages_that_exist_become_labels_and_virtual_ones_do_not() {
-        let dir = write_files(&[("x_Packages.zst", PACKAGES)]);
-        let config = DebianConfig { labels: DebianLabels::Related, ..DebianConfig::default() };
-        let out = dir.path().join("task");
-        let heard = Heard::default();
-        let debian = Debian::try_from(config).unwrap();
-        import(&debian, dir.path(), &out, &heard.context()).unwrap();
+        let dir = folder(&[("x_Packages.zst", PACKAGES)]);
+        let debian = Debian { labels: DebianLabels::Related, ..Debian::default() };
+        let imported = run(&debian, &dir, "").unwrap();
+        let game = ("Strategy game", "Of ancient warfare.", "game-data libc6 fonts-b python3".to_owned());
+        let documents =
+            [("game", game.0, game.1, game.2), ("python3", "-", "python3", "game libc6".to_owned())];
+        assert_eq!(imported.all(), documents);
 
-        let documents = documents(&out);
-        assert_eq!(documents.keys().collect::<Vec<_>>(), ["game", "python3"]);
-        let game = &documents["game"];
-        assert_eq!(game.labels.as_ref().unwrap(), &["game-data", "libc6", "fonts-b", "python3"]);
-        assert_eq!(
-            (game.title.as_deref(), game.text.as_str()),
-            (Some("Strategy game"), "Of ancient warfare.")
-        );
-        assert_eq!(documents["python3"].labels.as_ref().unwrap(), &["libc6", "game"]);
-
-        let labels = labels(&out);
-        assert_eq!(labels.keys().collect::<Vec<_>>(), ["fonts-b", "game", "game-data", "libc6", "python3"]);
+        let ids: Vec<&str> = imported.labels.iter().map(|label| label.id.as_str()).collect();
+        assert_eq!(ids, ["game", "game-data", "libc6", "fonts-b", "python3"]);
         let expected = Label {
             description: Some("Its data.".into()),
             aliases: vec!["game-data".into()],
             ..Label::new("game-data", "Strategy game (data)")
         };
-        assert_eq!(labels["game-data"], expected);
-        assert_eq!(labels["python3"], Label::new("python3", "python3"));
+        assert_eq!(*imported.label("game-data"), expected);
+        assert_eq!(*imported.label("python3"), Label::new("python3", "python3"));
+    }
+
+    #[test]
+    fn packages_that_stand_alone_make_no_task() {
+        let dir = folder(&[("x_Packages", "Package: a\nDepends: virtual\n")]);
+        let debian = Debian { labels: DebianLabels::Related, ..Debian::default() };
+        let complaint = complaint(&debian, &dir, "");
+        assert!(complaint.contains("no document was found; it should hold packages that"), "{complaint}");
+        assert!(complaint.contains("apt-get update"));
     }
 
     #[test]

@@ -20,9 +20,9 @@ use super::lists::Lists;
 use super::{DEFAULT_VOCABULARY, Debian, document_of};
 use crate::data::error::DataError;
 use crate::data::import::ImportContext;
+use crate::data::import::intake::Intake;
 use crate::data::label::Label;
 use crate::data::writer::TaskWriter;
-use crate::progress::Event;
 
 const VOCABULARY_FIELDS: &[&str] = &["Facet", "Tag", "Description"];
 
@@ -33,8 +33,10 @@ pub(super) fn import(
     task: &mut TaskWriter,
     context: &ImportContext<'_>,
 ) -> Result<(), DataError> {
-    for label in read_vocabulary(debian, context)? {
-        task.label(label)?;
+    let vocabulary = read_vocabulary(debian, context)?;
+    let mut intake = Intake::new(task, context);
+    for label in vocabulary {
+        intake.label(label)?;
     }
     lists.visit(context, |package, entry| {
         let Some(field) = entry.field("Tag") else { return Ok(()) };
@@ -42,29 +44,30 @@ pub(super) fn import(
         if tags.is_empty() {
             return Ok(());
         }
-        let split = debian.config.shares.split_of(&package.name);
-        task.document(split, &document_of(package, tags.into_iter().collect()))
+        let split = debian.shares.split_of(&package.name);
+        intake.document(split, document_of(package, tags.into_iter().collect()), &entry.place())
     })?;
     // Tags older or newer than the vocabulary have to speak for themselves.
-    for tag in task.undescribed() {
-        let name = spelled_out(&tag);
-        task.label(Label::new(tag, name))?;
-    }
-    Ok(())
+    intake.describe_rest(|tag| Label::new(tag, spelled_out(tag)))?;
+    intake.finish(
+        lists.dir(),
+        "packages with a field Tag, as those of Debian's own archive; add that archive and run `apt-get \
+         update`, or take --labels related",
+    )
 }
 
 /// The labels of the vocabulary in its order; none, with a warning, where it is not installed.
 fn read_vocabulary(debian: &Debian, context: &ImportContext<'_>) -> Result<Vec<Label>, DataError> {
     let default = Path::new(DEFAULT_VOCABULARY);
-    let path = debian.config.vocabulary.as_deref().unwrap_or(default);
+    let path = debian.vocabulary.as_deref().unwrap_or(default);
     // A file that was asked for must be there; one that was not need not.
-    if debian.config.vocabulary.is_none() && !path.exists() {
+    if debian.vocabulary.is_none() && !path.exists() {
         let warning = format!(
             "{}: not there, so tags are named by their ids and have no description; run `apt-get install \
              debtags`, or say where the vocabulary is with --vocabulary FILE",
             path.display()
         );
-        context.progress.report(Event::Warned(&warning));
+        context.warn(&warning);
         return Ok(Vec::new());
     }
     let mut facets = FxHashMap::default();
@@ -78,7 +81,7 @@ fn read_vocabulary(debian: &Debian, context: &ImportContext<'_>) -> Result<Vec<L
                 facets.insert(facet.to_owned(), short.to_owned());
             }
             (None, Some(tag)) if is_note(tag) => {}
-            (None, Some(tag)) => labels.push(Label {
+            (None, Some(tag)) if !tag.is_empty() => labels.push(Label {
                 id: tag.to_owned(),
                 name: if short.is_empty() { spelled_out(tag) } else { short.to_owned() },
                 description: long,
@@ -153,10 +156,8 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::{DebianConfig, DebianLabels};
     use super::*;
-    use crate::data::import::import;
-    use crate::data::import::testing::{Heard, documents, labels, write_files};
+    use crate::data::import::testing::{complaint, folder, run, source_of};
 
     const PACKAGES: &str = "\
 Package: 0ad
@@ -198,64 +199,62 @@ Description: Needs review
 
     #[test]
     fn tags_become_labels_with_the_words_of_the_vocabulary() {
-        let dir = write_files(&[("x_Packages.lz4", PACKAGES)]);
-        let vocabulary = dir.path().join("vocabulary");
-        fs::write(&vocabulary, VOCABULARY).unwrap();
-        let config = DebianConfig { vocabulary: Some(vocabulary), ..DebianConfig::default() };
-        let out = dir.path().join("task");
-        let heard = Heard::default();
-        let debian = Debian::try_from(config).unwrap();
-        let summary = import(&debian, dir.path(), &out, &heard.context()).unwrap();
-        assert_eq!((summary.labels, summary.pairs), (6, 6));
-
-        let documents = documents(&out);
-        assert_eq!(documents.keys().collect::<Vec<_>>(), ["0ad", "old"]);
+        let dir = folder(&[("x_Packages.lz4", PACKAGES), ("vocabulary", VOCABULARY)]);
+        let debian = Debian { vocabulary: Some(source_of(&dir).join("vocabulary")), ..Debian::default() };
+        let imported = run(&debian, &dir, "").unwrap();
+        let game = "use::gameplaying role::program game::strategy";
+        let documents: Vec<(&str, BTreeSet<String>)> = imported
+            .all()
+            .into_iter()
+            .map(|(id, _, _, labels)| (id, labels.split(' ').map(str::to_owned).collect()))
+            .collect();
+        let expected = [("0ad", game), ("old", "implemented-in::c role::data role::program")];
         assert_eq!(
-            documents["old"].labels.as_ref().unwrap(),
-            &["implemented-in::c", "role::data", "role::program"]
+            documents,
+            expected.map(|(id, labels)| (id, labels.split(' ').map(str::to_owned).collect()))
         );
-        let labels = labels(&out);
-        let program = &labels["role::program"];
+        assert_eq!(imported.labels.len(), 6);
+        let program = imported.label("role::program");
         assert_eq!(program.description.as_deref(), Some("A program.\n\nTo run."));
         assert_eq!(
             (program.name.as_str(), &program.aliases[..]),
             ("Program", &["Role: Program".to_owned()][..])
         );
-        assert!(labels.contains_key("role::unused") && !labels.contains_key("special::unreviewed"));
-        assert_eq!(labels["use::gameplaying"], Label::new("use::gameplaying", "use: gameplaying"));
+        assert_eq!(imported.label("role::unused").name, "Not in use");
+        assert!(imported.labels.iter().all(|label| label.id != "special::unreviewed"));
+        assert_eq!(*imported.label("use::gameplaying"), Label::new("use::gameplaying", "use: gameplaying"));
         // The lists have no translations, and that is said; the vocabulary is there.
-        assert_eq!(heard.warnings().len(), 1);
+        assert_eq!(imported.warnings.len(), 1);
+    }
+
+    #[test]
+    fn lists_without_tags_make_no_task() {
+        let dir = folder(&[("x_Packages", "Package: a\nDescription: A\n"), ("vocabulary", VOCABULARY)]);
+        let debian = Debian { vocabulary: Some(source_of(&dir).join("vocabulary")), ..Debian::default() };
+        let complaint = complaint(&debian, &dir, "");
+        assert!(complaint.contains("no document was found; it should hold packages with a field Tag"));
+        assert!(complaint.contains("--labels related"));
     }
 
     #[test]
     fn a_vocabulary_that_was_asked_for_must_be_there_and_in_order() {
-        let dir = write_files(&[("x_Packages", PACKAGES)]);
-        let run = |vocabulary: &Path| {
-            let config = DebianConfig {
-                labels: DebianLabels::Tags,
-                vocabulary: Some(vocabulary.to_owned()),
-                ..DebianConfig::default()
-            };
-            let debian = Debian::try_from(config).unwrap();
-            let heard = Heard::default();
-            import(&debian, dir.path(), &dir.path().join("task"), &heard.context()).unwrap_err().to_string()
-        };
-        let path = dir.path().join("vocabulary");
-        assert!(run(&path).contains("vocabulary: cannot open"));
-        fs::write(&path, "Facet: role\n\nDescription: whose?\n").unwrap();
-        assert!(run(&path).contains("vocabulary, line 3: the paragraph is neither"));
-        assert!(!dir.path().join("task").exists());
+        let dir = folder(&[("x_Packages", PACKAGES)]);
+        let path = source_of(&dir).join("vocabulary");
+        let debian = Debian { vocabulary: Some(path.clone()), ..Debian::default() };
+        assert!(complaint(&debian, &dir, "").starts_with("vocabulary: cannot open"));
+        for (text, line) in [("Facet: role\n\nDescription: whose?\n", 3), ("Tag:\nDescription: x\n", 1)] {
+            fs::write(&path, text).unwrap();
+            let expected = format!("vocabulary, line {line}: the paragraph is neither");
+            assert!(complaint(&debian, &dir, "").starts_with(&expected));
+        }
     }
 
     #[test]
     fn braces_that_do_not_match_are_named_with_their_line() {
         for tag in ["a::{b,c", "a::b}", "a::{b}{c}", "a::{b,{c}}", "}a::{b}"] {
-            let text = format!("Package: p\nDescription: P\nTag: {tag}\n");
-            let dir = write_files(&[("x_Packages", &text)]);
-            let debian = Debian::try_from(DebianConfig::default()).unwrap();
-            let heard = Heard::default();
-            let error = import(&debian, dir.path(), &dir.path().join("task"), &heard.context()).unwrap_err();
-            assert!(error.to_string().contains("x_Packages, line 3: the "), "{tag}: {error}");
+            let dir = folder(&[("x_Packages", &format!("Package: p\nDescription: P\nTag: {tag}\n"))]);
+            let complaint = complaint(&Debian::default(), &dir, "");
+            assert!(complaint.starts_with("x_Packages, line 3: the "), "{tag}: {complaint}");
         }
     }
 

@@ -10,7 +10,7 @@
 //! one. Among other languages the first in the alphabet is taken, so that order does not matter.
 
 mod concepts; // triples in, labels out, in one language
-mod entities; // keeps XML from growing
+mod entities; // keeps XML from growing beyond the limit
 
 use std::io::{self, BufRead};
 use std::path::Path;
@@ -209,7 +209,7 @@ pub(super) fn end_of_address(address: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::intake::fixture::{complaint, folder, run};
+    use super::super::testing::{complaint, folder, run};
     use super::*;
     use proptest::prelude::*;
 
@@ -278,7 +278,28 @@ ex:5 a skos:Concept ; skos:prefLabel "Old"@en ; <http://www.w3.org/2002/07/owl#d
         let growing = with("t.xml", &XML.replace("[ <", "[ <!ENTITY a \"&lol;&lol;\"> <"));
         assert!(growing.starts_with("t.xml, line 2: an entity is made of others"), "{growing}");
         let long = XML.replace("Cat", &"cat\n".repeat(1 << 15));
-        assert!(with("t.rdf", &long).contains("longer than"));
+        assert!(with("t.rdf", &long).starts_with("t.rdf, line 6: longer than"));
+    }
+
+    #[test]
+    fn entities_cannot_grow() {
+        let with = |xml: &str| complaint(&Skos::default(), &folder(&[("t.rdf", xml)]), "t.rdf");
+        for declarations in [
+            "< <!ENTITY a \"xxxxxxxxxx\"> <!ENTITY b \">&a;&a;&a;&a;\">",
+            "<!ENTITY \"\" \"&ex;&ex;\">",
+            "<!ENTITY b '>' \"&ex;&ex;\">",
+            "<!ENTITY % b \">>>>&ex;&ex;\">",
+            "<!ENTITYb \"&ex;&ex;\">",
+        ] {
+            let complaint = with(&XML.replacen("[ ", &format!("[ {declarations} "), 1));
+            assert!(complaint.starts_with("t.rdf, line 2: an entity is made of others"), "{complaint}");
+        }
+        // A short entity, named often enough, would make a text too long.
+        let entity = format!("[ <!ENTITY a \"{}\"> ", "x".repeat(200));
+        let many = |count: usize| XML.replacen("[ ", &entity, 1).replacen("Cat", &"&a;".repeat(count), 1);
+        assert!(with(&many(400)).starts_with("t.rdf, line 6: longer than"));
+        let imported = run(&Skos::default(), &folder(&[("t.rdf", &many(200))]), "t.rdf").unwrap();
+        assert_eq!(imported.labels[0].name.len(), 40_000);
     }
 
     proptest! {

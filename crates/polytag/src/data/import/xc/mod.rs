@@ -117,7 +117,7 @@ fn find_rows(source: &Path) -> Result<Vec<(Split, PathBuf)>, DataError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::intake::fixture::{complaint, folder, run};
+    use super::super::testing::{complaint, folder, run};
     use super::*;
 
     #[test]

@@ -92,7 +92,7 @@ pub(super) fn import(files: &RawFiles, intake: &mut Intake<'_>) -> Result<(), Da
                 text: raw.content.unwrap_or_default(),
                 labels: targets.transpose()?,
             };
-            intake.document(*split, record)?;
+            intake.document(*split, record, &place())?;
         }
         if ids.changed > 0 {
             intake.context.warn(&format!(
@@ -108,11 +108,24 @@ pub(super) fn import(files: &RawFiles, intake: &mut Intake<'_>) -> Result<(), Da
 /// Describes all labels, and hands back their ids by line.
 fn import_labels(files: &RawFiles, intake: &mut Intake<'_>) -> Result<Vec<String>, DataError> {
     let path = &files.labels;
-    let mut lines = Lines::open(path, intake.context.max_line)?;
+    let mut lines = Lines::open(path, intake.context.max_line)?.keeping_blank();
     let mut ids = UniqueIds::default();
     let mut labels = Vec::new();
     let mut unnamed = 0;
+    let mut blank = None;
     while let Some(line) = lines.next_line()? {
+        if line.text.trim().is_empty() {
+            blank = blank.or(Some(line.number));
+            continue;
+        }
+        // Blank lines at the end move nothing.
+        if let Some(blank) = blank {
+            return Err(malformed(
+                Place::line(path, blank),
+                "the line is blank, though documents name labels by their line",
+                "fetch the file again, or write what belongs there",
+            ));
+        }
         let raw = parse_line(line.text, LABEL_REMEDY, || Place::line(path, line.number))?;
         unnamed += usize::from(raw.title.is_none());
         let name = raw.title.unwrap_or_else(|| raw.uid.clone());
@@ -133,7 +146,7 @@ fn import_labels(files: &RawFiles, intake: &mut Intake<'_>) -> Result<Vec<String
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::intake::fixture::{complaint, folder, run};
+    use super::super::super::testing::{complaint, folder, run};
     use super::super::Xc;
     use super::*;
     use proptest::prelude::*;
@@ -152,12 +165,8 @@ mod tests {
 
     #[test]
     fn titles_contents_and_targets_are_imported() {
-        let dir = folder(&[("tst.json", TEST)]);
-        for (name, content) in [("lbl.json.gz", LABELS), ("trn.json.gz", TRAIN)] {
-            let mut sink = crate::storage::create(&dir.path().join("in").join(name)).unwrap();
-            sink.write(content.as_bytes()).unwrap();
-            sink.finish().unwrap();
-        }
+        let labels = format!("{LABELS}\n \n");
+        let dir = folder(&[("tst.json", TEST), ("lbl.json.gz", &labels), ("trn.json.gz", TRAIN)]);
         let imported = run(&Xc::default(), &dir, "").unwrap();
         let train = [("d1", "T", "C", "A 7".to_owned()), ("d1-2", "-", "other", "A-2".to_owned())];
         assert_eq!(imported.split(Split::Train), train);
@@ -188,8 +197,12 @@ mod tests {
         );
         assert!(with(LABELS, "[").starts_with("trn.json, line 1: column 1: "));
         assert!(
-            with("{\"uid\":\"a\",\"title\":\"A\"}\n\n{}", good)
-                .starts_with("lbl.json, line 3: the field \"uid\"")
+            with("{\"uid\":\"a\",\"title\":\"A\"}\n{}", good)
+                .starts_with("lbl.json, line 2: the field \"uid\"")
+        );
+        assert!(
+            with(&LABELS.replacen('\n', "\n\n\n", 1), good)
+                .starts_with("lbl.json, line 2: the line is blank")
         );
         assert!(with("", good).contains("but lbl.json has 0"));
     }

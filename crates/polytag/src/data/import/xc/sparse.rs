@@ -123,14 +123,16 @@ impl Row {
                 _ => Cow::Owned(format!("f{index}")),
             };
             let times = if counts { value as usize } else { 1 };
+            // A name may be as long as a line, so the limit is asked before it is written out.
+            let more = times.saturating_mul(name.len() + 1);
+            if text.len().saturating_add(more) > limit.saturating_add(usize::from(text.is_empty())) {
+                return None;
+            }
             for _ in 0..times {
                 if !text.is_empty() {
                     text.push(' ');
                 }
                 text.push_str(&name);
-            }
-            if text.len() > limit {
-                return None;
             }
         }
         Some(text)
@@ -213,9 +215,9 @@ fn import_rows(
         let text = row.text(names, limit).ok_or_else(|| {
             malformed(place(), "the row makes too long a text", "raise the limit with --max-line-mib")
         })?;
-        let labels = row.labels.iter().map(usize::to_string).collect();
+        let labels = Some(row.labels.iter().map(usize::to_string).collect());
         let id = format!("{split}-{count}");
-        intake.document(split, DocumentRecord { id, title: None, text, labels: Some(labels) })?;
+        intake.document(split, DocumentRecord { id, title: None, text, labels }, &place())?;
         count += 1;
     }
     if count < header.documents {
@@ -286,7 +288,7 @@ fn read_names(path: &Path, count: usize, of: &str, max_line: usize) -> Result<Ve
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::intake::fixture::{complaint, folder, run};
+    use super::super::super::testing::{complaint, folder, run};
     use super::super::Xc;
     use super::*;
     use proptest::prelude::*;
@@ -321,6 +323,18 @@ mod tests {
         assert!(imported.warnings[0].starts_with("2 labels have no name"));
         let dir = folder(&[("train.txt", "1 9 2\n1 7:1\n"), ("Yf.txt", "one\ntwo\n")]);
         assert_eq!(run(&Xc::default(), &dir, "").unwrap().names(), ["0=one", "1=two"]);
+    }
+
+    #[test]
+    fn a_text_has_a_limit_that_is_met_exactly_and_never_passed() {
+        let row = Row { labels: Vec::new(), features: vec![(0, 2.0), (1, 1.0)] };
+        let names = ["glue".to_owned(), "rail".to_owned()];
+        assert_eq!(row.text(Some(&names), 14).as_deref(), Some("glue glue rail"));
+        assert_eq!(row.text(Some(&names), 13), None);
+        let row = Row { labels: Vec::new(), features: vec![(0, 100.0)] };
+        assert_eq!(row.text(Some(&["x".repeat(1 << 20)]), 1 << 20), None);
+        assert_eq!(row.text(None, 299).unwrap().len(), 299);
+        assert_eq!(row.text(None, 298), None);
     }
 
     #[test]
