@@ -66,7 +66,7 @@ impl Rarity {
     /// How rare a term is. The rarity of a run of words follows from its words, as if they met by
     /// chance, but nothing is rarer than a word that no document has.
     pub(super) fn of(&self, term: &str) -> f64 {
-        let rarest = ((self.documents + 1) as f64).ln() + 1.0;
+        let rarest = (self.documents as f64 + 1.0).ln() + 1.0;
         let word = |word: &str| self.words.find(word).map_or(rarest, |number| self.idf[number as usize]);
         let surplus: f64 = term.split(' ').map(|part| word(part) - 1.0).sum();
         (surplus + 1.0).min(rarest)
@@ -86,5 +86,17 @@ impl Rarity {
             return Err(folder.damaged(WEIGHTS, problem));
         }
         Ok(Rarity { words, idf, documents: folder.manifest().train_documents })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_number_of_documents_is_too_large() {
+        // A manifest may claim any.
+        let rarity = Rarity { documents: u64::MAX, ..Rarity::default() };
+        assert!((rarity.of("word") - (64.0 * 2f64.ln() + 1.0)).abs() < 1e-12);
     }
 }
