@@ -128,9 +128,10 @@ impl Row {
                     text.push(' ');
                 }
                 text.push_str(&name);
-            }
-            if text.len() > limit {
-                return None;
+                // Asked each time: a count may repeat a name that is almost as long as the limit.
+                if text.len() > limit {
+                    return None;
+                }
             }
         }
         Some(text)
