@@ -8,7 +8,7 @@ use std::io::{self, Read};
 
 const ENTITY: &[u8] = b"<!ENTITY";
 
-/// The longest declaration; addresses are far shorter.
+/// The longest declaration, with what follows it up to the next `<`; addresses are far shorter.
 const MAX_DECLARATION: usize = 1024;
 
 /// A reader that fails with [`io::ErrorKind::InvalidInput`] on entities that grow.
@@ -26,10 +26,12 @@ impl<R> EntityGuard<R> {
     }
 
     fn grows(&mut self, byte: u8) -> bool {
-        if let Some(length) = self.declared {
-            self.declared = if byte == b'>' { None } else { Some(length + 1) };
+        // The parser cuts declarations apart at `<` alone; a `>` may stand in the middle of one.
+        if let Some(length) = self.declared.filter(|_| byte != b'<') {
+            self.declared = Some(length + 1);
             return byte == b'&' || length > MAX_DECLARATION;
         }
+        self.declared = None;
         self.matched =
             if byte == ENTITY[self.matched] { self.matched + 1 } else { usize::from(byte == ENTITY[0]) };
         if self.matched == ENTITY.len() {
@@ -59,6 +61,9 @@ mod tests {
         let read = |xml: &str| EntityGuard::new(xml.as_bytes()).read_to_string(&mut String::new());
         assert!(read("<!ENTITY a \"http://x/\"> <a b='&a;'/> &a; <<!ENTITY b 'c'>").is_ok());
         assert!(read("<<!ENTITY a '&b;&b;'>").is_err());
+        assert!(read("< <!ENTITY a \">&b;&b;\">").is_err());
+        assert!(read("<!ENTITY a\"b \">&b;&b;\">").is_err());
+        assert!(read("<!ENTITY<!ENTITY a '&b;'>").is_err());
         assert!(read(&format!("<!ENTITY a '{}'>", "x".repeat(2000))).is_err());
     }
 }
