@@ -164,7 +164,9 @@ fn push_stem(stemmer: &Stemmer, word: &str, stems: &mut FxHashMap<Box<str>, Box<
         stems.clear();
     }
     let stem = stemmer.stem(word);
-    out.push_str(&stem);
+    // Some rules take all of a word, such as Greek ones a comparative's ending that stands alone.
+    let stem = if stem.is_empty() { word } else { &stem };
+    out.push_str(stem);
     stems.insert(word.into(), stem.into());
 }
 
@@ -206,6 +208,12 @@ mod tests {
     fn stems_stand_for_words() {
         let config = AnalyzerConfig { stem: Some(Language::English), ..AnalyzerConfig::default() };
         assert_eq!(terms(config, "Taxation of imported goods"), ["taxat", "of", "import", "good"]);
+    }
+
+    #[test]
+    fn a_word_that_is_all_ending_stays() {
+        let config = AnalyzerConfig { stem: Some(Language::Greek), ..AnalyzerConfig::default() };
+        assert_eq!(terms(config, "ύτερος"), ["ύτερος"]);
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl Rarity {
 
     /// The rarity of a word that no document has.
     fn rarest(&self) -> f64 {
-        ((self.documents + 1) as f64).ln() + 1.0
+        (self.documents as f64 + 1.0).ln() + 1.0
     }
 
     pub(super) fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
@@ -104,5 +104,17 @@ impl Rarity {
             return Err(folder.damaged(WEIGHTS, "a word is rarer, or less rare, than any can be"));
         }
         Ok(rarity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_number_of_documents_is_too_large() {
+        // A manifest may claim any.
+        let rarity = Rarity { documents: u64::MAX, ..Rarity::default() };
+        assert!((rarity.of("word") - (64.0 * 2f64.ln() + 1.0)).abs() < 1e-12);
     }
 }

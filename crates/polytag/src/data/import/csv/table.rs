@@ -7,6 +7,8 @@
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
+use rustc_hash::FxHashSet;
+
 use crate::data::error::{DataError, Place};
 use crate::data::import::intake::{malformed, plain_name};
 use crate::storage::{Meter, Metered, open};
@@ -77,8 +79,9 @@ impl Table {
             return Err(DataError::Empty { path: table.path, expected: "a header and one document a row" });
         };
         table.header = table.record.iter().map(|name| name.trim().to_owned()).collect();
-        for (index, name) in table.header.iter().enumerate() {
-            if !name.is_empty() && table.header[..index].contains(name) {
+        let mut names = FxHashSet::default();
+        for name in &table.header {
+            if !name.is_empty() && !names.insert(name) {
                 let place = Place::line(path, line);
                 return Err(malformed(place, format!("two columns are called {name:?}"), "rename one"));
             }

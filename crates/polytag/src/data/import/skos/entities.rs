@@ -83,6 +83,9 @@ mod tests {
         assert!(read("<<!ENTITY a '&b;&b;'>").is_err());
         assert!(read("<!ENTITY a \">&b;&b;\">").is_err());
         assert!(read("<!ENTITY a \"x\" '>&b;'>").is_err());
+        assert!(read("< <!ENTITY a \">&b;&b;\">").is_err());
+        assert!(read("<!ENTITY a\"b \">&b;&b;\">").is_err());
+        assert!(read("<!ENTITY<!ENTITY a '&b;'>").is_err());
         assert!(read(&format!("<!ENTITY a '{}'>", "x".repeat(500))).is_ok());
         assert!(read(&format!("<!ENTITY a '{}'>", "x".repeat(520))).is_err());
         assert!(read("<!ENTIT <!E NTITY a '&b;'>").is_ok());
