@@ -15,11 +15,11 @@ use libfuzzer_sys::fuzz_target;
 use polytag::data::import::annif::{Annif, corpus};
 use polytag::data::import::csv::Csv;
 use polytag::data::import::csv::table::{Dialect, Table};
-use polytag::data::import::debian::{Debian, DebianConfig, DebianLabels};
+use polytag::data::import::debian::{Debian, DebianLabels};
 use polytag::data::import::eurlex57k::{self, Eurlex57k};
 use polytag::data::import::lightxml::{self, LightXml};
 use polytag::data::import::skos::{Choice, Skos, Syntax, Vocabulary};
-use polytag::data::import::wordnet::{Wordnet, WordnetConfig};
+use polytag::data::import::wordnet::Wordnet;
 use polytag::data::import::xc::{Xc, raw, sparse};
 use polytag::data::import::{ImportContext, Importer, import};
 use polytag::data::{Place, ReadOptions, Split, Task};
@@ -92,12 +92,11 @@ fuzz_target!(|data: &[u8]| {
         b'u' | b'v' => {
             let labels = if format == b'u' { DebianLabels::Tags } else { DebianLabels::Related };
             let vocabulary = Some(FOLDER.join("in/vocabulary"));
-            let config = DebianConfig { labels, vocabulary, ..DebianConfig::default() };
-            let debian = Debian::try_from(config).expect("the shares are shares");
+            let debian = Debian { labels, vocabulary, ..Debian::default() };
             whole(&debian, &["x_Packages", "x_i18n_Translation-en", "vocabulary"], bytes);
         }
         b'w' => {
-            let wordnet = Wordnet::try_from(WordnetConfig::default()).expect("the shares are shares");
+            let wordnet = Wordnet::default();
             whole(&wordnet, &["data.noun", "data.verb", "data.adj", "data.adv"], bytes);
         }
         _ => {}
