@@ -6,7 +6,7 @@
 //!
 //! Memory while fitting: the terms met so far, at most [`TfidfConfig::table_limit`] of them, and those
 //! of the thousand texts in work; past the limit the rarest are forgotten, and [`Tfidf::forgotten`]
-//! says how many. Memory while weighing: the result.
+//! says how many. Memory while weighing: the result, and 4 bytes a term and thread.
 
 use std::borrow::Cow;
 
@@ -22,6 +22,9 @@ const CHUNK: usize = 64;
 
 /// Chunks in work at once, a bound on memory.
 const WAVE: usize = 16;
+
+/// Texts that one task weighs, with one tally for all.
+const WEIGHED: usize = 512;
 
 /// How texts become weighted terms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -172,15 +175,15 @@ impl Tfidf {
         count: usize,
         text: impl Fn(usize) -> Result<Cow<'a, str>, E> + Sync,
     ) -> Result<Csr, E> {
-        let starts: Vec<usize> = (0..count).step_by(CHUNK).collect();
+        let starts: Vec<usize> = (0..count).step_by(WEIGHED).collect();
         let parts: Vec<Csr> = starts
             .into_par_iter()
             .map(|start| {
                 let mut part = Csr::empty(self.vocabulary.len());
                 let mut scratch = Scratch::default();
-                let mut numbers = Vec::new();
-                for index in start..count.min(start + CHUNK) {
-                    part.push(self.weigh(&text(index)?, &mut scratch, &mut numbers));
+                let mut tally = Tally { times: vec![0; self.vocabulary.len()], used: Vec::new() };
+                for index in start..count.min(start + WEIGHED) {
+                    part.push(self.weigh(&text(index)?, &mut scratch, &mut tally));
                 }
                 Ok(part)
             })
@@ -189,15 +192,18 @@ impl Tfidf {
     }
 
     /// The weights of one text, of length one, by term.
-    fn weigh(&self, text: &str, scratch: &mut Scratch, numbers: &mut Vec<u32>) -> Vec<(u32, f32)> {
-        numbers.clear();
-        self.analyzer.each_term(text, scratch, |term| numbers.extend(self.vocabulary.find(term)));
+    fn weigh(&self, text: &str, scratch: &mut Scratch, tally: &mut Tally) -> Vec<(u32, f32)> {
+        self.analyzer.each_term(text, scratch, |term| {
+            if let Some(number) = self.vocabulary.find(term) {
+                tally.add(number);
+            }
+        });
         let weigh = |(number, times): (u32, u32)| {
             let times = f64::from(times);
             let tf = if self.config.sublinear { 1.0 + times.ln() } else { times };
             (number, tf * self.idf[number as usize])
         };
-        let weights: Vec<(u32, f64)> = runs(numbers).map(weigh).collect();
+        let weights: Vec<(u32, f64)> = tally.take().map(weigh).collect();
         let length = weights.iter().map(|(_, weight)| weight * weight).sum::<f64>().sqrt();
         weights.into_iter().map(|(number, weight)| (number, (weight / length) as f32)).collect()
     }
@@ -229,25 +235,47 @@ fn count_chunk<'a, E>(
 ) -> Result<Counts, E> {
     let mut counts = Counts::default();
     let mut scratch = Scratch::default();
-    let mut numbers = Vec::new();
+    // The text that used each term last; no text has the last number of all.
+    let mut last: Vec<usize> = Vec::new();
     for index in range {
         let text = text(index)?;
-        numbers.clear();
-        analyzer.each_term(&text, &mut scratch, |term| numbers.push(counts.vocabulary.intern(term)));
-        counts.uses.resize(counts.vocabulary.len(), Uses::default());
-        for (number, times) in runs(&mut numbers) {
-            let uses = &mut counts.uses[number as usize];
-            uses.texts += 1;
-            uses.times += u64::from(times);
-        }
+        analyzer.each_term(&text, &mut scratch, |term| {
+            let number = counts.vocabulary.intern(term) as usize;
+            if number == last.len() {
+                last.push(usize::MAX);
+                counts.uses.push(Uses::default());
+            }
+            let uses = &mut counts.uses[number];
+            uses.times += 1;
+            uses.texts += u32::from(last[number] != index);
+            last[number] = index;
+        });
     }
     Ok(counts)
 }
 
-/// Each number once, in ascending order, with how often it stands there.
-fn runs(numbers: &mut [u32]) -> impl Iterator<Item = (u32, u32)> {
-    numbers.sort_unstable();
-    numbers.chunk_by(|a, b| a == b).map(|run| (run[0], run.len() as u32))
+/// Uses of terms in one text; used again and again. Memory: 4 bytes a term of the vocabulary.
+#[derive(Default)]
+struct Tally {
+    times: Vec<u32>,
+    used: Vec<u32>,
+}
+
+impl Tally {
+    fn add(&mut self, number: u32) {
+        let times = &mut self.times[number as usize];
+        if *times == 0 {
+            self.used.push(number);
+        }
+        *times += 1;
+    }
+
+    /// The terms that were used, in order, with how often; forgets them.
+    fn take(&mut self) -> impl Iterator<Item = (u32, u32)> {
+        self.used.sort_unstable();
+        let Tally { times, used } = self;
+        used.drain(..).map(|number| (number, std::mem::take(&mut times[number as usize])))
+    }
 }
 
 impl Counts {
