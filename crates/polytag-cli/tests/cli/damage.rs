@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{Lab, json};
+use crate::support::{Lab, json, skipped};
 
 /// Commands that read a model.
 const READERS: [&str; 3] =
@@ -81,7 +81,7 @@ fn methods_of_a_later_time_are_refused() {
     lab.write("body", body);
     let summed = std::process::Command::new("sha256sum").arg(lab.path("body")).output();
     let Ok(summed) = summed else {
-        eprintln!("skipped: no sha256sum here");
+        skipped("no sha256sum here");
         return;
     };
     let sum = String::from_utf8(summed.stdout).unwrap()[..64].to_owned();

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{Lab, Ran, TRAIN, signal, stderr_of, wait_for};
+use crate::support::{Lab, Ran, TRAIN, signal, skipped, stderr_of, wait_for};
 
 /// How to get a file system of our own: by right, or in a user namespace.
 const NAMESPACES: [&[&str]; 2] = [&["unshare", "-m"], &["unshare", "-r", "-m"]];
@@ -29,7 +29,7 @@ fn on_a_small_disk(lab: &Lab, script: &str) -> Option<Ran> {
             _ => {}
         }
     }
-    eprintln!("skipped: no file system of our own can be mounted here");
+    skipped("no file system of our own can be mounted here");
     None
 }
 

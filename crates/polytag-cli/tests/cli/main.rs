@@ -2,8 +2,8 @@
 //!
 //! One binary, so that it is linked once. Each test works in a folder of its own.
 
-// Helpers are test code too; here is where skipped tests say so.
-#![allow(clippy::unwrap_used, clippy::print_stderr)]
+// Helpers are test code too.
+#![allow(clippy::unwrap_used)]
 
 mod support; // a folder to work in, and the program in it
 

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::support::{DEV, Lab, Ran, gzip, json_lines, zstd};
+use crate::support::{DEV, Lab, Ran, gzip, json_lines, skipped, zstd};
 
 fn ids(answer: &Value) -> Vec<&str> {
     answer["labels"].as_array().unwrap().iter().map(|label| label["id"].as_str().unwrap()).collect()
@@ -134,7 +134,7 @@ fn a_pipe_can_be_written_to_by_name() {
     lab.write("docs.jsonl", DEV);
     let made = std::process::Command::new("mkfifo").arg(lab.path("pipe")).status();
     if !made.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no mkfifo here");
+        skipped("no mkfifo here");
         return;
     }
     let path = lab.path("pipe");
@@ -153,7 +153,7 @@ fn a_full_disk_behind_standard_output_is_told() {
         ["predict model --in docs.jsonl", "labels model list", "inspect task --json", "completions zsh"]
     {
         let Ok(full) = std::fs::OpenOptions::new().write(true).open("/dev/full") else {
-            eprintln!("skipped: no /dev/full here");
+            skipped("no /dev/full here");
             return;
         };
         let ran = Ran::of(lab.command(line.split(' ')).stdout(Stdio::from(full)).output().unwrap());

@@ -246,3 +246,9 @@ pub(crate) fn stderr_of(child: &mut Child) -> String {
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     said
 }
+
+/// Says that a test was skipped, straight to standard error: what a passing test prints is otherwise
+/// not shown.
+pub(crate) fn skipped(why: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
