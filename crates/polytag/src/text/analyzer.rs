@@ -111,7 +111,8 @@ impl Analyzer {
         self.each_term_and_source(text, scratch, |found, _| term(found));
     }
 
-    /// Calls `term` with each term of `text` and the stretch of the lower-cased text that it stands for.
+    /// Calls `term` with each term of `text` and the stretch of the text, in normal form and lower case,
+    /// that it stands for.
     pub fn each_term_and_source(&self, text: &str, scratch: &mut Scratch, mut term: impl FnMut(&str, &str)) {
         // Line limits keep texts far below what 32-bit spans can reach.
         debug_assert!(text.len() < 1 << 30);
