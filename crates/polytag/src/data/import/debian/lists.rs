@@ -223,12 +223,12 @@ mod tests {
     fn the_checksum_finds_the_long_description() {
         let (packages, warnings) = read(&[
             (
-                "deb.debian.org_debian_dists_bookworm_main_binary-amd64_Packages.lz4",
+                "mirror.example_debian_dists_bookworm_main_binary-amd64_Packages.lz4",
                 "Package: 0ad\nDescription: Strategy game\nDescription-md5: d943033bedada21853d2ae54a2578a7b\n\n\
                  Package: plain\nDescription: No more than this\n",
             ),
             (
-                "deb.debian.org_debian_dists_bookworm_main_i18n_Translation-en.lz4",
+                "mirror.example_debian_dists_bookworm_main_i18n_Translation-en.lz4",
                 "Package: 0ad\nDescription-md5: d943033bedada21853d2ae54a2578a7b\n\
                  Description-en: Strategy game\n Of ancient\n .\n warfare.\n",
             ),
