@@ -364,17 +364,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn links_are_followed_and_devices_stay_devices() {
-        let dir = tempfile::tempdir().unwrap();
-        let (real, link) = (dir.path().join("real"), dir.path().join("link"));
-        fs::write(&real, "old").unwrap();
-        std::os::unix::fs::symlink(&real, &link).unwrap();
-        let mut staged = StagedFile::create(&link, &[]).unwrap();
-        staged.sink().write(b"new").unwrap();
-        staged.commit().unwrap();
-        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        assert_eq!(fs::read(&real).unwrap(), b"new");
-
+    fn devices_stay_devices() {
         let mut staged = StagedFile::create(Path::new("/dev/null"), &[]).unwrap();
         staged.sink().write(b"gone").unwrap();
         staged.commit().unwrap();
