@@ -72,14 +72,6 @@ pub enum TfidfError {
     /// `table_limit` or `max_features` is zero.
     #[error("{0} = 0 would keep no term; say at least 1, or leave it out")]
     Zero(&'static str),
-    /// The parts do not belong together.
-    #[error("{terms} terms and {weights} weights do not make a TF-IDF model")]
-    Parts {
-        /// How many terms.
-        terms: usize,
-        /// How many weights.
-        weights: usize,
-    },
 }
 
 /// A fitted weighting: terms and their inverse document frequencies.
@@ -129,19 +121,6 @@ impl Tfidf {
         let (vocabulary, texts) = counts.select(config, count);
         let idf = texts.iter().map(|&df| idf(count, df, config.smooth)).collect();
         Ok(Tfidf { config: config.clone(), analyzer, vocabulary, idf, forgotten })
-    }
-
-    /// Puts a fitted weighting together again.
-    pub fn from_parts(
-        config: &TfidfConfig,
-        vocabulary: Vocabulary,
-        idf: Vec<f64>,
-    ) -> Result<Tfidf, TfidfError> {
-        let analyzer = check(config)?;
-        if vocabulary.len() != idf.len() || !idf.iter().all(|weight| weight.is_finite()) {
-            return Err(TfidfError::Parts { terms: vocabulary.len(), weights: idf.len() });
-        }
-        Ok(Tfidf { config: config.clone(), analyzer, vocabulary, idf, forgotten: 0 })
     }
 
     /// The settings it was fitted with.
