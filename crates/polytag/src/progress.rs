@@ -4,7 +4,7 @@
 //! where, is for the command line or the server to decide.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Something that happened in a long piece of work.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,6 +60,45 @@ impl Progress for Silent {
     fn report(&self, _event: Event<'_>) {}
 }
 
+/// Steps of a stage between two reports: a report may take a lock, a step must not.
+const REPORTED: u64 = 1000;
+
+/// A stage whose steps are counted, by any number of threads, and reported now and then.
+///
+/// ```
+/// use polytag::progress::{Silent, Stage};
+/// let stage = Stage::start(&Silent, "reading", None);
+/// (0..2500).for_each(|_| stage.step());
+/// assert_eq!(stage.finish(), 2500);
+/// ```
+pub struct Stage<'a> {
+    progress: &'a dyn Progress,
+    steps: AtomicU64,
+}
+
+impl<'a> Stage<'a> {
+    /// Begins the stage called `name`; `total` is its number of steps, where that is known.
+    pub fn start(progress: &'a dyn Progress, name: &str, total: Option<u64>) -> Stage<'a> {
+        progress.report(Event::Started { stage: name, total });
+        Stage { progress, steps: AtomicU64::new(0) }
+    }
+
+    /// Takes note of one step.
+    pub fn step(&self) {
+        if (self.steps.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(REPORTED) {
+            self.progress.report(Event::Advanced(REPORTED));
+        }
+    }
+
+    /// Ends the stage; how many steps it took.
+    pub fn finish(self) -> u64 {
+        let steps = self.steps.into_inner();
+        self.progress.report(Event::Advanced(steps % REPORTED));
+        self.progress.report(Event::Finished);
+        steps
+    }
+}
+
 /// A flag, shared by clones, that asks work to end early.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
@@ -73,5 +112,36 @@ impl Stop {
     /// Whether someone asked.
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Progress for Heard {
+        fn report(&self, event: Event<'_>) {
+            self.0.lock().unwrap().push(format!("{event:?}"));
+        }
+    }
+
+    #[test]
+    fn every_step_is_reported_once() {
+        let heard = Heard::default();
+        let stage = Stage::start(&heard, "reading", Some(2001));
+        std::thread::scope(|scope| {
+            for steps in [1500, 501] {
+                let stage = &stage;
+                scope.spawn(move || (0..steps).for_each(|_| stage.step()));
+            }
+        });
+        assert_eq!(stage.finish(), 2001);
+        let started = r#"Started { stage: "reading", total: Some(2001) }"#;
+        let expected = [started, "Advanced(1000)", "Advanced(1000)", "Advanced(1)", "Finished"];
+        assert_eq!(*heard.0.lock().unwrap(), expected);
     }
 }

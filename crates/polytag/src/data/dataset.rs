@@ -14,11 +14,8 @@ use super::record::DocumentRecord;
 use super::space::LabelSpace;
 use super::task::{Split, Task};
 use crate::ids::{DocId, LabelId};
-use crate::progress::{Event, Progress, Stop};
+use crate::progress::{Progress, Stage, Stop};
 use crate::storage::StorageError;
-
-/// Documents between two reports of progress.
-const REPORTED: usize = 1000;
 
 /// Documents by position, with the label space they belong to.
 ///
@@ -82,7 +79,7 @@ impl FileDataset {
     ) -> Result<FileDataset, DataError> {
         let path = task.required_file(split)?;
         let options = task.options();
-        progress.report(Event::Started { stage: "reading documents", total: None });
+        let stage = Stage::start(progress, "reading documents", None);
         let mut spool = Spool::new(&options.spool)?;
         let mut reader = DocumentReader::open(&path, task.labels(), options.max_line)?;
         let mut label_starts = vec![0];
@@ -98,18 +95,14 @@ impl FileDataset {
             }
             labels.extend_from_slice(document.gold());
             label_starts.push(labels.len());
-            if (label_starts.len() - 1).is_multiple_of(REPORTED) {
-                progress.report(Event::Advanced(REPORTED as u64));
-            }
+            stage.step();
         }
-        let documents = label_starts.len() - 1;
-        progress.report(Event::Advanced((documents % REPORTED) as u64));
-        progress.report(Event::Finished);
+        let documents = stage.finish();
         if documents == 0 {
             return Err(DataError::Empty { path, expected: "one document a line" });
         }
         let mut space = task.labels().clone();
-        space.set_train_counts(counts, documents as u64);
+        space.set_train_counts(counts, documents);
         let (file, offsets) = spool.finish()?;
         Ok(FileDataset { path, file, offsets, label_starts, labels, space })
     }

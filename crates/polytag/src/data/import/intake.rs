@@ -16,20 +16,19 @@ use crate::data::label::Label;
 use crate::data::record::DocumentRecord;
 use crate::data::task::Split;
 use crate::data::writer::TaskWriter;
-use crate::progress::Event;
+use crate::progress::Stage;
 use crate::storage::StorageError;
 
 /// Documents and labels on their way into a task, watched.
 pub(super) struct Intake<'a> {
     task: &'a mut TaskWriter,
     pub(super) context: &'a ImportContext<'a>,
-    documents: u64,
+    stage: Stage<'a>,
 }
 
 impl<'a> Intake<'a> {
     pub(super) fn new(task: &'a mut TaskWriter, context: &'a ImportContext<'a>) -> Intake<'a> {
-        context.progress.report(Event::Started { stage: "importing documents", total: None });
-        Intake { task, context, documents: 0 }
+        Intake { task, context, stage: Stage::start(context.progress, "importing documents", None) }
     }
 
     /// Adds a document that stands at `place`; a label it carries twice counts once.
@@ -45,10 +44,7 @@ impl<'a> Intake<'a> {
             labels.retain(|label| seen.insert(label.clone()));
         }
         self.task.document_from(split, &record, place)?;
-        self.documents += 1;
-        if self.documents.is_multiple_of(1000) {
-            self.context.progress.report(Event::Advanced(1000));
-        }
+        self.stage.step();
         Ok(())
     }
 
@@ -77,9 +73,7 @@ impl<'a> Intake<'a> {
 
     /// Ends the stage; an error where the source held no document.
     pub(super) fn finish(self, source: &Path, expected: &str) -> Result<(), DataError> {
-        self.context.progress.report(Event::Advanced(self.documents % 1000));
-        self.context.progress.report(Event::Finished);
-        if self.documents == 0 {
+        if self.stage.finish() == 0 {
             let remedy = format!("it should hold {expected}");
             return Err(malformed(Place::file(source), "no document was found", remedy));
         }

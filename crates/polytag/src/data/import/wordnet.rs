@@ -22,7 +22,7 @@ use crate::data::error::{DataError, Place};
 use crate::data::label::Label;
 use crate::data::record::DocumentRecord;
 use crate::data::writer::TaskWriter;
-use crate::progress::Event;
+use crate::progress::Stage;
 use crate::storage::Lines;
 
 /// Where the package wordnet-base installs its files.
@@ -66,14 +66,14 @@ impl Importer for Wordnet {
         self.shares.check()?;
         let mut known = FxHashSet::default();
         let mut targets = FxHashSet::default();
-        context.progress.report(Event::Started { stage: "finding related synsets", total: None });
+        let stage = Stage::start(context.progress, "finding related synsets", None);
         visit(source, context, |synset, _| {
             known.insert(synset.id);
             targets.extend(synset.related.iter().map(|pointer| pointer.target));
-            context.progress.report(Event::Advanced(1));
+            stage.step();
             Ok(())
         })?;
-        context.progress.report(Event::Finished);
+        stage.finish();
         let missing = targets.difference(&known).count();
         if missing > 0 {
             context.warn(&format!(

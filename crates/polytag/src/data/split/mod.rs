@@ -23,7 +23,7 @@ use super::space::LabelSpace;
 use super::task::{Split, Task};
 use super::writer::{TaskSummary, TaskWriter};
 use crate::ids::LabelId;
-use crate::progress::{Event, Progress, Stop};
+use crate::progress::{Progress, Stage, Stop};
 
 /// What is taken off the train documents.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -154,15 +154,15 @@ impl Reading<'_> {
         if split != Split::Train && self.task.file(split)?.is_none() {
             return Ok(());
         }
-        self.progress.report(Event::Started { stage, total: None });
+        let stage = Stage::start(self.progress, stage, None);
         for document in self.task.documents(split)? {
             if self.stop.is_asked() {
                 return Err(DataError::Stopped);
             }
             take(document?)?;
-            self.progress.report(Event::Advanced(1));
+            stage.step();
         }
-        self.progress.report(Event::Finished);
+        stage.finish();
         Ok(())
     }
 }

@@ -1,18 +1,13 @@
 //! How rare words are in the documents.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use super::LexicalConfig;
 use crate::artifact::{ArtifactError, ModelFolder, ModelWriter, TensorsBuilder};
 use crate::data::Dataset;
 use crate::ids::DocId;
 use crate::method::TrainContext;
 use crate::method::error::MethodError;
-use crate::progress::Event;
+use crate::progress::{Event, Stage};
 use crate::sparse::{Tfidf, TfidfConfig, Vocabulary};
-
-/// Documents between two reports of progress.
-const REPORTED: usize = 1000;
 
 const WORDS: &str = "words.txt";
 const WEIGHTS: &str = "weights.safetensors";
@@ -37,25 +32,19 @@ impl Rarity {
             table_limit: config.table_limit,
             ..TfidfConfig::default()
         };
-        context
-            .progress
-            .report(Event::Started { stage: "counting words", total: Some(dataset.len() as u64) });
-        let done = AtomicUsize::new(0);
+        let stage = Stage::start(context.progress, "counting words", Some(dataset.len() as u64));
         let counted = Tfidf::fit::<MethodError>(&tfidf, dataset.len(), |index| {
             if context.stop.is_asked() {
                 return Err(MethodError::Stopped);
             }
-            if (done.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(REPORTED) {
-                context.progress.report(Event::Advanced(REPORTED as u64));
-            }
+            stage.step();
             let document = dataset.document(DocId(index as u32))?;
             Ok(match document.title {
                 Some(title) => format!("{title}\n{}", document.text).into(),
                 None => document.text.into(),
             })
         })?;
-        context.progress.report(Event::Advanced((dataset.len() % REPORTED) as u64));
-        context.progress.report(Event::Finished);
+        stage.finish();
         if counted.forgotten() > 0 {
             let message = format!(
                 "{} rare words did not fit in the table and count as new; raise table_limit to keep them",

@@ -17,7 +17,7 @@ use crate::data::import::ImportContext;
 use crate::data::import::intake::Intake;
 use crate::data::label::Label;
 use crate::data::writer::TaskWriter;
-use crate::progress::Event;
+use crate::progress::Stage;
 
 const RELATIONS: [&str; 4] = ["Depends", "Recommends", "Suggests", "Enhances"];
 
@@ -29,15 +29,15 @@ pub(super) fn import(
     context: &ImportContext<'_>,
 ) -> Result<(), DataError> {
     let mut packages: Vec<(Package, String)> = Vec::new();
-    context.progress.report(Event::Started { stage: "reading packages", total: None });
+    let stage = Stage::start(context.progress, "reading packages", None);
     lists.visit(context, |package, entry| {
         let relations: Vec<&str> =
             RELATIONS.iter().filter_map(|name| entry.field(name)).map(|field| field.value.as_str()).collect();
         packages.push((package, relations.join(",")));
-        context.progress.report(Event::Advanced(1));
+        stage.step();
         Ok(())
     })?;
-    context.progress.report(Event::Finished);
+    stage.finish();
     let positions: FxHashMap<&str, usize> = packages
         .iter()
         .enumerate()
