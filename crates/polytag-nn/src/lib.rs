@@ -1,0 +1,3 @@
+//! The compute engine of polytag: BERT-family encoders that train and run on CPU and CUDA.
+
+pub mod cpu; // slices in, slices out: the arithmetic of the CPU, in the widest instructions it has
