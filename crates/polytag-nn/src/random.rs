@@ -1,0 +1,134 @@
+//! Random numbers without a state: a number is a function of a key and a place.
+//!
+//! Dropout asks for the same mask twice, forward and backward, on whichever device; initial weights
+//! must not depend on the order in which they are made. So a number is looked up, not drawn. The
+//! kernels in `random.cu` compute the very same bits.
+
+/// What a stream of random numbers is a function of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    low: u32,
+    high: u32,
+}
+
+impl Key {
+    /// The key of `seed`.
+    pub fn new(seed: u64) -> Key {
+        let mixed = mix(seed);
+        Key { low: mixed as u32, high: (mixed >> 32) as u32 }
+    }
+
+    /// A key of its own for a part of the work: a step, an op, a parameter.
+    pub fn part(self, index: u64) -> Key {
+        Key::new((u64::from(self.high) << 32 | u64::from(self.low)) ^ mix(index.wrapping_add(1)))
+    }
+
+    /// The two halves, as kernels take them.
+    pub fn halves(self) -> (u32, u32) {
+        (self.low, self.high)
+    }
+
+    /// Thirty-two random bits for a place in a matrix.
+    #[inline(always)]
+    pub fn bits(self, row: u32, column: u32) -> u32 {
+        let mut x = row.wrapping_mul(0x9e37_79b1).wrapping_add(self.low);
+        x ^= x >> 16;
+        x = x.wrapping_mul(0x7feb_352d);
+        x ^= column.wrapping_mul(0x85eb_ca6b).wrapping_add(self.high);
+        x ^= x >> 15;
+        x = x.wrapping_mul(0x846c_a68b);
+        x ^= x >> 16;
+        x = x.wrapping_mul(0x7feb_352d);
+        x ^ (x >> 15)
+    }
+
+    /// A number from `[0, 1)` for a place in a matrix.
+    #[inline(always)]
+    pub fn uniform(self, row: u32, column: u32) -> f32 {
+        (self.bits(row, column) >> 8) as f32 * (1.0 / 16_777_216.0)
+    }
+
+    /// A number of the standard normal distribution for a place in a matrix.
+    pub fn normal(self, row: u32, column: u32) -> f32 {
+        let first = 1.0 - f64::from(self.uniform(row, column));
+        let second = f64::from(self.part(1).uniform(row, column));
+        ((-2.0 * first.ln()).sqrt() * (2.0 * std::f64::consts::PI * second).cos()) as f32
+    }
+}
+
+/// Which values are dropped, and what the others are multiplied by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dropout {
+    /// What the mask is a function of, besides the place.
+    pub key: Key,
+    /// Bits below this drop the value.
+    pub threshold: u32,
+    /// What kept values are multiplied by, so that the mean stays.
+    pub scale: f32,
+}
+
+impl Dropout {
+    /// Drops each value with probability `rate`; `None` where nothing is dropped.
+    ///
+    /// # Panics
+    /// If `rate` is not in `[0, 1)`; configurations are checked before they come here.
+    pub fn new(rate: f32, key: Key) -> Option<Dropout> {
+        assert!((0.0..1.0).contains(&rate), "a dropout rate lies in [0, 1)");
+        let threshold = (f64::from(rate) * 4_294_967_296.0) as u32;
+        (threshold > 0).then(|| Dropout { key, threshold, scale: 1.0 / (1.0 - rate) })
+    }
+
+    /// What the value at a place is multiplied by: zero or [`Dropout::scale`].
+    #[inline(always)]
+    pub fn factor(&self, row: u32, column: u32) -> f32 {
+        if self.key.bits(row, column) < self.threshold { 0.0 } else { self.scale }
+    }
+}
+
+fn mix(x: u64) -> u64 {
+    let mut x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_always_has_the_same_number_and_keys_differ() {
+        let key = Key::new(7);
+        assert_eq!(key.bits(3, 4), Key::new(7).bits(3, 4));
+        assert_ne!(key.bits(3, 4), key.bits(4, 3));
+        assert_ne!(key.bits(3, 4), key.part(0).bits(3, 4));
+        assert_ne!(key.part(0), key.part(1));
+    }
+
+    #[test]
+    fn dropout_keeps_the_mean_and_neighbours_are_independent() {
+        let dropout = Dropout::new(0.1, Key::new(1)).unwrap();
+        let (rows, columns) = (400, 500);
+        let (mut sum, mut both) = (0.0, 0);
+        for row in 0..rows {
+            for column in 0..columns {
+                let factor = dropout.factor(row, column);
+                sum += f64::from(factor);
+                both += u32::from(factor == 0.0 && dropout.factor(row, column + 1) == 0.0);
+            }
+        }
+        let places = f64::from(rows * columns);
+        assert!((sum / places - 1.0).abs() < 0.005, "{}", sum / places);
+        assert!((f64::from(both) / places - 0.01).abs() < 0.001, "{both}");
+        assert!(Dropout::new(0.0, Key::new(1)).is_none());
+    }
+
+    #[test]
+    fn normal_numbers_have_mean_zero_and_variance_one() {
+        let key = Key::new(3);
+        let values: Vec<f64> = (0..100_000).map(|i| f64::from(key.normal(i / 100, i % 100))).collect();
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / values.len() as f64;
+        assert!(mean.abs() < 0.02 && (variance - 1.0).abs() < 0.02, "{mean} {variance}");
+    }
+}
