@@ -1,4 +1,24 @@
 //! The compute engine of polytag: BERT-family encoders that train and run on CPU and CUDA.
+//!
+//! It knows tokens and numbers; it knows nothing of labels, tasks or files other than weights. The
+//! modules stand in the order they rest on each other.
+//!
+//! A forward pass is a sequence of coarse [`op`]s over matrices ([`tensor::Tensor`]) on a
+//! [`device::Device`], noted on a [`tape::Tape`] if it is to be gone back over. Batches are packed
+//! ([`batch::Batch`]): tokens lie end to end, and nothing is done for padding. Everything is
+//! deterministic: the same seed on the same device gives the same bytes.
 
+pub mod error; // what can go wrong, and whose move it is
+pub mod element; // what a matrix is made of
 pub mod random; // random numbers without a state: a function of a key and a place
 pub mod cpu; // slices in, slices out: the arithmetic of the CPU, in the widest instructions it has
+mod memory; // memory that is kept for the next one who asks
+pub mod cuda; // a GPU, found when the program runs
+pub mod device; // where the work is done
+pub mod tensor; // matrices on a device
+pub mod batch; // texts of a batch, packed
+pub mod parameters; // weights and their gradients
+pub mod tape; // what was done, so that it can be gone back over
+pub mod op; // the ops: forward, backward, both devices
+
+pub use error::Error;

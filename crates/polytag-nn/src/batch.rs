@@ -1,0 +1,235 @@
+//! Texts of a batch, packed: their tokens lie end to end, and no work is done on padding.
+
+use crate::cuda::Buffer;
+use crate::device::Device;
+use crate::error::Error;
+
+/// How many rows of a sequence one block of the GPU's attention works on.
+pub(crate) const TILE: usize = 64;
+
+/// The longest sequence that attention takes.
+pub const LONGEST: usize = 512;
+
+/// Token sequences end to end.
+pub struct Batch {
+    ids: Vec<u32>,
+    positions: Vec<u32>,
+    offsets: Vec<u32>,
+    on_gpu: Option<OnGpu>,
+}
+
+/// The same on a GPU, in one piece of memory; each part's place in it, in bytes.
+struct OnGpu {
+    memory: Buffer,
+    positions: u64,
+    offsets: u64,
+    tiles: u64,
+    tile_count: usize,
+    by_id: Occurrences,
+    by_position: Occurrences,
+}
+
+/// Which tokens have a value (a word or a position): for the sums of embedding gradients, which are
+/// made in a fixed order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Occurrences {
+    /// How many values occur.
+    pub(crate) count: usize,
+    /// Where the values lie.
+    pub(crate) values: u64,
+    /// Where the first of each value's tokens stands among `tokens`; one more at the end.
+    pub(crate) starts: u64,
+    /// Where the tokens lie, grouped by value.
+    pub(crate) tokens: u64,
+}
+
+impl Batch {
+    /// Packs sequences of token ids. The first token of each stands at `first_position`: zero for
+    /// most encoders, two for RoBERTa and MPNet.
+    ///
+    /// # Errors
+    /// If a sequence is empty or longer than [`LONGEST`].
+    pub fn new<'a>(
+        device: &Device,
+        sequences: impl IntoIterator<Item = &'a [u32]>,
+        first_position: u32,
+    ) -> Result<Batch, Error> {
+        let (mut ids, mut positions, mut offsets) = (Vec::new(), Vec::new(), vec![0]);
+        for sequence in sequences {
+            if sequence.is_empty() || sequence.len() > LONGEST {
+                let length = sequence.len();
+                return Err(Error::Unfit(format!(
+                    "a sequence has {length} tokens; 1 to {LONGEST} are possible"
+                )));
+            }
+            ids.extend_from_slice(sequence);
+            positions.extend((0..sequence.len() as u32).map(|position| position + first_position));
+            offsets.push(ids.len() as u32);
+        }
+        let mut batch = Batch { ids, positions, offsets, on_gpu: None };
+        if let Device::Cuda(_) = device {
+            batch.on_gpu = Some(batch.upload(device)?);
+        }
+        Ok(batch)
+    }
+
+    /// How many sequences.
+    pub fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many tokens in all.
+    pub fn tokens(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// The tokens.
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// The place of each token in its sequence, plus the first position.
+    pub fn positions(&self) -> &[u32] {
+        &self.positions
+    }
+
+    /// Where each sequence begins; one more at the end.
+    pub fn offsets(&self) -> &[u32] {
+        &self.offsets
+    }
+
+    /// Where the GPU has the tokens.
+    pub(crate) fn ids_address(&self) -> u64 {
+        self.on_gpu().memory.pointer()
+    }
+
+    /// Where the GPU has the positions.
+    pub(crate) fn positions_address(&self) -> u64 {
+        self.on_gpu().positions
+    }
+
+    /// Where the GPU has the offsets.
+    pub(crate) fn offsets_address(&self) -> u64 {
+        self.on_gpu().offsets
+    }
+
+    /// Where the GPU has the tiles, pairs of a sequence and a first row in it, and how many there are.
+    pub(crate) fn tiles(&self) -> (u64, usize) {
+        (self.on_gpu().tiles, self.on_gpu().tile_count)
+    }
+
+    /// Which tokens have which id, on the GPU.
+    pub(crate) fn by_id(&self) -> Occurrences {
+        self.on_gpu().by_id
+    }
+
+    /// Which tokens have which position, on the GPU.
+    pub(crate) fn by_position(&self) -> Occurrences {
+        self.on_gpu().by_position
+    }
+
+    fn on_gpu(&self) -> &OnGpu {
+        self.on_gpu.as_ref().expect("a batch made for a GPU is asked for its memory")
+    }
+
+    fn upload(&self, device: &Device) -> Result<OnGpu, Error> {
+        let Device::Cuda(cuda) = device else { unreachable!("only a GPU needs a copy") };
+        let mut all = self.ids.clone();
+        let mut append = |part: &[u32]| {
+            let place = 4 * all.len() as u64;
+            all.extend_from_slice(part);
+            place
+        };
+        let positions = append(&self.positions);
+        let offsets = append(&self.offsets);
+        let tiles = self.tile_list();
+        // Pairs are read as one word of eight bytes.
+        if !(self.ids.len() + self.positions.len() + self.offsets.len()).is_multiple_of(2) {
+            append(&[0]);
+        }
+        let tiles_at = append(&tiles);
+        let mut groups = [&self.ids, &self.positions].map(|values| {
+            let (values, starts, tokens) = occurrences(values);
+            let count = values.len();
+            Occurrences { count, values: append(&values), starts: append(&starts), tokens: append(&tokens) }
+        });
+        let memory = Buffer::upload(cuda, &all)?;
+        let base = memory.pointer();
+        for group in &mut groups {
+            group.values += base;
+            group.starts += base;
+            group.tokens += base;
+        }
+        let [by_id, by_position] = groups;
+        Ok(OnGpu {
+            positions: base + positions,
+            offsets: base + offsets,
+            tiles: base + tiles_at,
+            tile_count: tiles.len() / 2,
+            by_id,
+            by_position,
+            memory,
+        })
+    }
+
+    /// Pairs of a sequence and the first row of a tile in it.
+    fn tile_list(&self) -> Vec<u32> {
+        let mut tiles = Vec::new();
+        for (sequence, ends) in self.offsets.windows(2).enumerate() {
+            for row in (0..ends[1] - ends[0]).step_by(TILE) {
+                tiles.extend([sequence as u32, row]);
+            }
+        }
+        tiles
+    }
+}
+
+/// The different values, where each one's places start, and the places grouped by value.
+fn occurrences(values: &[u32]) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
+    let mut places: Vec<u32> = (0..values.len() as u32).collect();
+    places.sort_by_key(|&place| values[place as usize]);
+    let (mut distinct, mut starts) = (Vec::new(), Vec::new());
+    for (rank, &place) in places.iter().enumerate() {
+        let value = values[place as usize];
+        if distinct.last() != Some(&value) {
+            distinct.push(value);
+            starts.push(rank as u32);
+        }
+    }
+    starts.push(values.len() as u32);
+    (distinct, starts, places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequences_lie_end_to_end() {
+        let batch = Batch::new(&Device::cpu(), [&[5, 6, 7][..], &[8][..]], 2).unwrap();
+        assert_eq!((batch.len(), batch.tokens()), (2, 4));
+        assert_eq!(batch.offsets(), [0, 3, 4]);
+        assert_eq!(batch.positions(), [2, 3, 4, 2]);
+        let long = vec![1; 130];
+        let batch = Batch::new(&Device::cpu(), [&[1][..], &long], 0).unwrap();
+        assert_eq!(batch.tile_list(), [0, 0, 1, 0, 1, 64, 1, 128]);
+    }
+
+    #[test]
+    fn sequences_that_attention_cannot_take_are_refused() {
+        assert!(Batch::new(&Device::cpu(), [&[][..]], 0).is_err());
+        let error = Batch::new(&Device::cpu(), [&vec![1; 513][..]], 0).err().unwrap().to_string();
+        assert!(error.contains("513"), "{error}");
+    }
+
+    #[test]
+    fn tokens_are_grouped_by_value_in_order() {
+        let (values, starts, tokens) = occurrences(&[7, 3, 7, 7, 3]);
+        assert_eq!((values, starts, tokens), (vec![3, 7], vec![0, 2, 5], vec![1, 4, 0, 2, 3]));
+    }
+}

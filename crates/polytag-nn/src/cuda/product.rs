@@ -1,0 +1,231 @@
+//! Matrix products by cuBLASLt.
+//!
+//! Matrices are row-major here and column-major there: what is `left · right` here is
+//! `rightᵀ · leftᵀ` there, over the same memory. What a product of some shape needs (descriptors and
+//! the algorithm cuBLASLt proposes first) is kept as a plan. Algorithms are never chosen by timing,
+//! so that the same work gives the same bytes.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::PoisonError;
+
+use cudarc::cublaslt::{result as lt, sys};
+
+use super::{Cuda, WORKSPACE};
+use crate::element::Element;
+use crate::error::Error;
+
+/// A matrix of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Operand {
+    /// Where it lies.
+    pub(crate) address: u64,
+    /// What it is made of.
+    pub(crate) element: Element,
+    /// How far apart its stored rows are.
+    pub(crate) stride: usize,
+    /// Whether it is stored with rows and columns exchanged.
+    pub(crate) transposed: bool,
+}
+
+/// `out[rows, columns] = left[rows, depth] · right[depth, columns]`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Product {
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) depth: usize,
+    pub(crate) left: Operand,
+    pub(crate) right: Operand,
+    pub(crate) out: Operand,
+    /// Whether to add to what is in `out`.
+    pub(crate) accumulate: bool,
+    /// What is added to each row: `columns` values of the element of `out`; zero for nothing.
+    pub(crate) bias: u64,
+}
+
+/// What a plan is a function of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct PlanKey {
+    shape: (usize, usize, usize),
+    strides: (usize, usize, usize),
+    elements: (Element, Element, Element),
+    transposed: (bool, bool),
+    accumulate: bool,
+    bias: bool,
+}
+
+struct Plan {
+    product: sys::cublasLtMatmulDesc_t,
+    left: sys::cublasLtMatrixLayout_t,
+    right: sys::cublasLtMatrixLayout_t,
+    out: sys::cublasLtMatrixLayout_t,
+    algorithm: sys::cublasLtMatmulAlgo_t,
+}
+
+// SAFETY: descriptors are plain memory of the library, only used under the mutex of `Plans`.
+unsafe impl Send for Plan {}
+
+/// The plans made so far.
+#[derive(Default)]
+pub(super) struct Plans {
+    made: HashMap<PlanKey, Plan>,
+}
+
+impl Cuda {
+    /// Asks for a product. It runs later, after what was asked for before.
+    pub(crate) fn product(&self, product: &Product) -> Result<(), Error> {
+        if product.rows == 0 || product.columns == 0 {
+            return Ok(());
+        }
+        assert!(!product.out.transposed, "a result is stored as it is");
+        self.bind()?;
+        let mut plans = self.inner.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = PlanKey::of(product);
+        if !plans.made.contains_key(&key) {
+            // SAFETY: the library was found when the device was opened.
+            let plan = unsafe { Plan::new(self.inner.blas.0, product) }.map_err(failed(product))?;
+            plans.made.insert(key, plan);
+        }
+        let plan = &plans.made[&key];
+        let (alpha, beta) = (1.0f32, if product.accumulate { 1.0f32 } else { 0.0 });
+        // SAFETY: the plan is of this shape; the operands are memory of this device, which later work
+        // can only reuse after this; the scalars are read before the call returns.
+        unsafe {
+            if product.bias != 0 {
+                set_bias(plan.product, product.bias).map_err(failed(product))?;
+            }
+            lt::matmul(
+                self.inner.blas.0,
+                plan.product,
+                (&raw const alpha).cast(),
+                (&raw const beta).cast(),
+                product.right.address as *const c_void,
+                plan.right,
+                product.left.address as *const c_void,
+                plan.left,
+                product.out.address as *const c_void,
+                plan.out,
+                product.out.address as *mut c_void,
+                plan.out,
+                &plan.algorithm,
+                self.inner.workspace as *mut c_void,
+                WORKSPACE,
+                self.raw_stream().cast(),
+            )
+        }
+        .map_err(failed(product))
+    }
+}
+
+impl PlanKey {
+    fn of(product: &Product) -> PlanKey {
+        PlanKey {
+            shape: (product.rows, product.columns, product.depth),
+            strides: (product.left.stride, product.right.stride, product.out.stride),
+            elements: (product.left.element, product.right.element, product.out.element),
+            transposed: (product.left.transposed, product.right.transposed),
+            accumulate: product.accumulate,
+            bias: product.bias != 0,
+        }
+    }
+}
+
+impl Plan {
+    /// # Safety
+    /// The handle must be live.
+    unsafe fn new(blas: sys::cublasLtHandle_t, product: &Product) -> Result<Plan, lt::CublasError> {
+        let compute = match product.left.element {
+            Element::Bf16 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+            Element::F32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+        };
+        let descriptor = lt::create_matmul_desc(compute, sys::cudaDataType::CUDA_R_32F)?;
+        // CUBLAS_OP_N and CUBLAS_OP_T.
+        let operation = |transposed: bool| i32::from(transposed);
+        use sys::cublasLtMatmulDescAttributes_t as Attribute;
+        // SAFETY: the descriptor is live, and each value has the size of its attribute.
+        unsafe {
+            let right = operation(product.right.transposed);
+            set(descriptor, Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &right)?;
+            let left = operation(product.left.transposed);
+            set(descriptor, Attribute::CUBLASLT_MATMUL_DESC_TRANSB, &left)?;
+            if product.bias != 0 {
+                let epilogue = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS;
+                set(descriptor, Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
+                set_bias(descriptor, product.bias)?;
+            }
+        }
+        let right = layout(&product.right, product.depth, product.columns)?;
+        let left = layout(&product.left, product.rows, product.depth)?;
+        let out = layout(&product.out, product.rows, product.columns)?;
+        let preference = lt::create_matmul_pref()?;
+        // SAFETY: all descriptors are live; the preference is destroyed after its one use.
+        let proposed = unsafe {
+            let workspace = WORKSPACE as u64;
+            lt::set_matmul_pref_attribute(
+                preference,
+                sys::cublasLtMatmulPreferenceAttributes_t::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                (&raw const workspace).cast(),
+                size_of::<u64>(),
+            )?;
+            let proposed = lt::get_matmul_algo_heuristic(blas, descriptor, right, left, out, out, preference);
+            lt::destroy_matmul_pref(preference)?;
+            proposed?
+        };
+        Ok(Plan { product: descriptor, left, right, out, algorithm: proposed.algo })
+    }
+}
+
+impl Drop for Plan {
+    fn drop(&mut self) {
+        // SAFETY: the descriptors are live and used by nobody else. Destroying them cannot fail then.
+        unsafe {
+            lt::destroy_matmul_desc(self.product).ok();
+            for layout in [self.left, self.right, self.out] {
+                lt::destroy_matrix_layout(layout).ok();
+            }
+        }
+    }
+}
+
+/// How an operand of `rows × columns` lies in memory, seen column-major.
+fn layout(
+    operand: &Operand,
+    rows: usize,
+    columns: usize,
+) -> Result<sys::cublasLtMatrixLayout_t, lt::CublasError> {
+    let kind = match operand.element {
+        Element::F32 => sys::cudaDataType::CUDA_R_32F,
+        Element::Bf16 => sys::cudaDataType::CUDA_R_16BF,
+    };
+    let (stored_rows, stored_columns) = if operand.transposed { (columns, rows) } else { (rows, columns) };
+    lt::create_matrix_layout(kind, stored_columns as u64, stored_rows as u64, operand.stride as i64)
+}
+
+/// # Safety
+/// The descriptor must be live and the value of the attribute's kind.
+unsafe fn set<T>(
+    descriptor: sys::cublasLtMatmulDesc_t,
+    attribute: sys::cublasLtMatmulDescAttributes_t,
+    value: &T,
+) -> Result<(), lt::CublasError> {
+    // SAFETY: as the caller says.
+    unsafe {
+        lt::set_matmul_desc_attribute(descriptor, attribute, (value as *const T).cast(), size_of::<T>())
+    }
+}
+
+/// # Safety
+/// The descriptor must be live.
+unsafe fn set_bias(descriptor: sys::cublasLtMatmulDesc_t, bias: u64) -> Result<(), lt::CublasError> {
+    let attribute = sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER;
+    // SAFETY: the attribute is an address, and so is the value.
+    unsafe { set(descriptor, attribute, &bias) }
+}
+
+fn failed(product: &Product) -> impl Fn(lt::CublasError) -> Error {
+    let (rows, columns, depth) = (product.rows, product.columns, product.depth);
+    move |problem| Error::Cuda {
+        action: format!("multiplying {rows} x {depth} by {depth} x {columns}"),
+        problem: format!("{problem:?}"),
+    }
+}

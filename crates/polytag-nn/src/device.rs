@@ -1,0 +1,182 @@
+//! Where the work is done: the CPU, or a GPU that is found when the program runs.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::cuda::{Cuda, CudaOptions};
+use crate::element::Element;
+use crate::error::{Bytes, Error};
+use crate::memory::{Cache, Source};
+
+/// Where the work is done. Clones are the same device.
+#[derive(Clone, Debug)]
+pub enum Device {
+    /// This machine's processor.
+    Cpu(Cpu),
+    /// A GPU.
+    Cuda(Cuda),
+}
+
+impl Device {
+    /// The CPU, with memory of its own.
+    pub fn cpu() -> Device {
+        Device::Cpu(Cpu::default())
+    }
+
+    /// A GPU.
+    pub fn cuda(options: &CudaOptions) -> Result<Device, Error> {
+        Cuda::open(options).map(Device::Cuda)
+    }
+
+    /// A GPU if there is one that can be used, else the CPU and why it is not a GPU.
+    pub fn auto(options: &CudaOptions) -> (Device, Option<Error>) {
+        match Device::cuda(options) {
+            Ok(device) => (device, None),
+            Err(why) => (Device::cpu(), Some(why)),
+        }
+    }
+
+    /// What activations are made of here.
+    pub fn activations(&self) -> Element {
+        match self {
+            Device::Cpu(_) => Element::F32,
+            Device::Cuda(_) => Element::Bf16,
+        }
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> String {
+        match self {
+            Device::Cpu(_) => format!("CPU ({})", crate::cpu::instructions()),
+            Device::Cuda(cuda) => format!("GPU ({})", cuda.name()),
+        }
+    }
+
+    /// Waits until all work asked for is done.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        match self {
+            Device::Cpu(_) => Ok(()),
+            Device::Cuda(cuda) => cuda.synchronize(),
+        }
+    }
+
+    /// The most memory that matrices took at once.
+    pub fn peak_memory(&self) -> Bytes {
+        match self {
+            Device::Cpu(cpu) => cpu.memory().peak(),
+            Device::Cuda(cuda) => cuda.peak_memory(),
+        }
+    }
+
+    /// Begins to measure the peak of memory anew.
+    pub fn reset_peak_memory(&self) {
+        match self {
+            Device::Cpu(cpu) => cpu.memory().reset_peak(),
+            Device::Cuda(cuda) => cuda.reset_peak_memory(),
+        }
+    }
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Device) -> bool {
+        match (self, other) {
+            (Device::Cpu(a), Device::Cpu(b)) => Arc::ptr_eq(&a.memory, &b.memory),
+            (Device::Cuda(a), Device::Cuda(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+/// The processor, with the memory that is kept for the next matrix.
+#[derive(Clone)]
+pub struct Cpu {
+    memory: Arc<Mutex<Cache<HostMemory>>>,
+}
+
+impl Default for Cpu {
+    fn default() -> Cpu {
+        Cpu { memory: Arc::new(Mutex::new(Cache::new(HostMemory))) }
+    }
+}
+
+impl Cpu {
+    fn memory(&self) -> std::sync::MutexGuard<'_, Cache<HostMemory>> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Cpu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Cpu")
+    }
+}
+
+/// The system as a source of memory; a unit is a number.
+struct HostMemory;
+
+impl Source for HostMemory {
+    type Block = Vec<f32>;
+
+    fn take(&mut self, size: usize) -> Result<Option<Vec<f32>>, Error> {
+        let mut block = Vec::new();
+        Ok(block.try_reserve_exact(size).is_ok().then(|| {
+            block.resize(size, 0.0);
+            block
+        }))
+    }
+
+    fn release(&mut self, _: Vec<f32>) {}
+
+    fn device(&self) -> String {
+        "CPU".to_owned()
+    }
+
+    fn limit(&self) -> usize {
+        usize::MAX >> 3
+    }
+
+    fn unit(&self) -> usize {
+        4
+    }
+}
+
+/// Numbers in the CPU's memory, given back when dropped.
+pub(crate) struct HostBuffer {
+    values: Vec<f32>,
+    length: usize,
+    owner: Cpu,
+}
+
+impl HostBuffer {
+    /// `length` numbers with anything in them.
+    pub(crate) fn take(owner: &Cpu, length: usize) -> Result<HostBuffer, Error> {
+        let (values, _) = owner.memory().take(length)?;
+        Ok(HostBuffer { values, length, owner: owner.clone() })
+    }
+
+    /// The device they are on.
+    pub(crate) fn owner(&self) -> &Cpu {
+        &self.owner
+    }
+}
+
+impl std::ops::Deref for HostBuffer {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        &self.values[..self.length]
+    }
+}
+
+impl std::ops::DerefMut for HostBuffer {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        &mut self.values[..self.length]
+    }
+}
+
+impl Drop for HostBuffer {
+    fn drop(&mut self) {
+        let values = std::mem::take(&mut self.values);
+        let size = values.len();
+        self.owner.memory().give_back(values, size);
+    }
+}

@@ -1,0 +1,58 @@
+// Sums over rows in two steps. A block of 256 threads sums 256 columns over its share of the rows: eight
+// warps take every eighth row, a lane takes eight columns.
+
+template <typename T>
+__device__ __forceinline__ void partial_sums(const T* x, float* partial, int rows, int columns) {
+    __shared__ float sums[8][256];
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    int column = blockIdx.x * 256 + lane * 8;
+    int share = (rows + gridDim.y - 1) / gridDim.y;
+    int first = blockIdx.y * share, last = min(rows, first + share);
+    Eight sum = {};
+    if (column + 8 <= columns && columns % 8 == 0) {
+        for (int row = first + warp; row < last; row += 8) {
+            Eight value = load8(x + (size_t)row * columns + column);
+            for (int i = 0; i < 8; i++) sum.v[i] += value.v[i];
+        }
+    } else {
+        for (int row = first + warp; row < last; row += 8)
+            for (int i = 0; i < 8; i++)
+                if (column + i < columns) {
+                    T value = x[(size_t)row * columns + column + i];
+                    if constexpr (sizeof(T) == 2) sum.v[i] += widen(value);
+                    else sum.v[i] += value;
+                }
+    }
+    for (int i = 0; i < 8; i++) sums[warp][lane * 8 + i] = sum.v[i];
+    __syncthreads();
+    int own = blockIdx.x * 256 + threadIdx.x;
+    if (own < columns) {
+        float total = 0.0f;
+        for (int w = 0; w < 8; w++) total += sums[w][threadIdx.x];
+        partial[(size_t)blockIdx.y * columns + own] = total;
+    }
+}
+
+extern "C" __global__ void partial_sums_bf16(const bf16* x, float* partial, int rows, int columns) {
+    partial_sums(x, partial, rows, columns);
+}
+
+extern "C" __global__ void partial_sums_f32(const float* x, float* partial, int rows, int columns) {
+    partial_sums(x, partial, rows, columns);
+}
+
+// out (+)= the sum of `blocks` rows of `partial`. A block of eight warps sums 32 columns.
+extern "C" __global__ void finish_sums(const float* partial, float* out, int blocks, int columns, int accumulate) {
+    __shared__ float sums[8][32];
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, column = blockIdx.x * 32 + lane;
+    float sum = 0.0f;
+    if (column < columns)
+        for (int block = warp; block < blocks; block += 8) sum += partial[(size_t)block * columns + column];
+    sums[warp][lane] = sum;
+    __syncthreads();
+    if (warp == 0 && column < columns) {
+        float total = accumulate ? out[column] : 0.0f;
+        for (int w = 0; w < 8; w++) total += sums[w][lane];
+        out[column] = total;
+    }
+}
