@@ -27,3 +27,8 @@ pub use norm::{AddNorm, NormGradients, NormKept, NormSaved, add_norm, add_norm_b
 pub use product::{Packed, Then, multiply, multiply_once};
 pub use rows::{column_sums, log_sum_exp, softmax_rows};
 pub use view::View;
+
+/// The widest instructions that this machine has, by name.
+pub fn instructions() -> &'static str {
+    simd::Set::best().name()
+}

@@ -7,9 +7,13 @@
 mod add; // sums of gradients
 mod column_sums; // gradients of biases
 mod linear; // y = x · wᵀ + b
+mod relative_bias; // MPNet's bias by distance
+mod attention; // softmax of queries by keys, times values
 
 pub(crate) use add::add_to;
+pub use attention::{Attention, attention};
 pub use linear::linear;
+pub use relative_bias::{DISTANCES, relative_bias};
 
 #[cfg(test)]
 mod testing; // gradients against finite differences, and one device against the other

@@ -4,6 +4,7 @@
 //! type is the proof that the machine has it: only [`Set::run`] makes one, after having looked. Whatever
 //! takes part in a kernel is `#[inline(always)]`, since only then is it compiled with the instructions of
 //! the function that it ends up in.
+#![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -121,6 +122,17 @@ impl Set {
             }
         }
         Set::Portable(portable::Portable)
+    }
+
+    /// What the set is called.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512(_) => "AVX-512",
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2(_) => "AVX2",
+            Set::Portable(_) => "portable",
+        }
     }
 
     /// All sets of this machine.
