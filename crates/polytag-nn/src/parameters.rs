@@ -294,6 +294,26 @@ impl Parameters {
         (Operand { address, element: Element::F32, stride, transposed: false }, accumulate)
     }
 
+    /// The place for a weight's gradient on the CPU, to be added to: zeros if nothing is there.
+    pub(crate) fn cleared_gradient(&mut self, id: ParameterId) -> &mut [f32] {
+        let (place, accumulate) = self.gradient(id);
+        if !accumulate {
+            place.fill(0.0);
+        }
+        place
+    }
+
+    /// The place for a weight's gradient on the GPU, to be added to: zeros if nothing is there.
+    pub(crate) fn cleared_gradient_operand(&mut self, id: ParameterId) -> Result<Operand, Error> {
+        let (place, accumulate) = self.gradient_operand(id);
+        if !accumulate {
+            let (offset, length) = (self.infos[id.0].offset, self.infos[id.0].len());
+            let gradients = self.gradients.as_mut().expect("a backward pass began the gradients");
+            gradients.buffer_mut().clear(4 * offset, 4 * length)?;
+        }
+        Ok(place)
+    }
+
     /// Everything that an optimizer works on. Gradients that nothing wrote are zero.
     pub(crate) fn arenas(&mut self) -> Result<Arenas<'_>, Error> {
         self.begin_gradients()?;
