@@ -12,4 +12,4 @@ pub(crate) use add::add_to;
 pub use linear::linear;
 
 #[cfg(test)]
-mod testing; // gradients against finite differences, and one device against the other
+pub(crate) mod testing; // gradients against finite differences, and one device against the other
