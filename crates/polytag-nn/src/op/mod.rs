@@ -40,4 +40,4 @@ fn check_width(columns: usize) -> Result<(), Error> {
 }
 
 #[cfg(test)]
-mod testing; // gradients against finite differences, and one device against the other
+pub(crate) mod testing; // gradients against finite differences, and one device against the other
