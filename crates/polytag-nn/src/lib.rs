@@ -23,5 +23,6 @@ pub mod op; // the ops: forward, backward, both devices
 pub mod loss; // how far off: single numbers to go back from
 pub mod optimizer; // AdamW, one pass over all weights
 pub mod schedule; // how the learning rate goes up and down
+pub mod train; // the loop that every training shares
 
 pub use error::Error;

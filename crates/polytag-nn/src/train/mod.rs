@@ -9,6 +9,8 @@ mod checkpoint; // a training broken off goes on as if it had not been
 mod curve; // the course of a training as a file
 mod order; // which examples a step sees
 mod patience; // when to stop because it gets no better
+#[cfg(test)]
+mod tests;
 
 pub use curve::Point;
 pub use order::Order;
