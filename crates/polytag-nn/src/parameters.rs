@@ -208,6 +208,26 @@ impl Parameters {
         Ok(())
     }
 
+    /// All values, end to end, on the host.
+    pub(crate) fn masters_to_vec(&self) -> Result<Vec<f32>, Error> {
+        self.masters.to_vec()
+    }
+
+    /// How long [`Parameters::masters_to_vec`] is.
+    pub(crate) fn masters_len(&self) -> usize {
+        self.masters.columns()
+    }
+
+    /// Puts other values in the place of all, as [`Parameters::masters_to_vec`] gave them.
+    pub(crate) fn set_masters(&mut self, values: &[f32]) -> Result<(), Error> {
+        for id in self.ids() {
+            let info = self.info(id);
+            let range = info.offset..info.offset + info.len();
+            self.set(id, &values[range])?;
+        }
+        Ok(())
+    }
+
     /// The values of a weight on the CPU.
     pub(crate) fn values(&self, id: ParameterId) -> &[f32] {
         let info = self.info(id);
