@@ -6,12 +6,12 @@
 
 mod add; // sums of gradients
 mod column_sums; // gradients of biases
-mod linear; // y = x · wᵀ + b
 mod embedding; // rows of tables, a token each
+mod linear; // y = x · wᵀ + b
 mod relative_bias; // MPNet's bias by distance
 mod attention; // softmax of queries by keys, times values
-mod add_norm; // residual connections and layer norm
 mod feed_forward; // y = gelu(x · upᵀ + b) · downᵀ
+mod add_norm; // residual connections and layer norm
 mod dropout; // dropout by itself
 mod pool; // from a row a token to a row a sequence
 mod normalise; // rows to unit length
@@ -40,4 +40,4 @@ fn check_width(columns: usize) -> Result<(), Error> {
 }
 
 #[cfg(test)]
-mod testing; // gradients against finite differences, and one device against the other
+pub(crate) mod testing; // gradients against finite differences, and one device against the other
