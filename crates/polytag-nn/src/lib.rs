@@ -20,5 +20,6 @@ pub mod batch; // texts of a batch, packed
 pub mod parameters; // weights and their gradients
 pub mod tape; // what was done, so that it can be gone back over
 pub mod op; // the ops: forward, backward, both devices
+pub mod weights; // safetensors, read and written
 
 pub use error::Error;
