@@ -1,6 +1,8 @@
 //! Texts of a batch, packed: their tokens lie end to end, and no work is done on padding.
 
-use crate::cuda::Buffer;
+use std::sync::Arc;
+
+use crate::cuda::{Buffer, Cuda};
 use crate::device::Device;
 use crate::error::Error;
 
@@ -10,8 +12,13 @@ pub(crate) const TILE: usize = 64;
 /// The longest sequence that attention takes.
 pub const LONGEST: usize = 512;
 
-/// Token sequences end to end.
+/// Token sequences end to end. Clones are the same batch: ops keep one for their way back.
+#[derive(Clone)]
 pub struct Batch {
+    packed: Arc<Packed>,
+}
+
+struct Packed {
     ids: Vec<u32>,
     positions: Vec<u32>,
     offsets: Vec<u32>,
@@ -96,16 +103,16 @@ impl Batch {
             place(sequence, &mut positions);
             offsets.push(ids.len() as u32);
         }
-        let mut batch = Batch { ids, positions, offsets, on_gpu: None };
-        if let Device::Cuda(_) = device {
-            batch.on_gpu = Some(batch.upload(device)?);
+        let mut packed = Packed { ids, positions, offsets, on_gpu: None };
+        if let Device::Cuda(cuda) = device {
+            packed.on_gpu = Some(packed.upload(cuda)?);
         }
-        Ok(batch)
+        Ok(Batch { packed: Arc::new(packed) })
     }
 
     /// How many sequences.
     pub fn len(&self) -> usize {
-        self.offsets.len() - 1
+        self.offsets().len() - 1
     }
 
     /// Whether there are none.
@@ -115,22 +122,22 @@ impl Batch {
 
     /// How many tokens in all.
     pub fn tokens(&self) -> usize {
-        self.ids.len()
+        self.ids().len()
     }
 
     /// The tokens.
     pub fn ids(&self) -> &[u32] {
-        &self.ids
+        &self.packed.ids
     }
 
     /// The place of each token in its sequence, plus the first position.
     pub fn positions(&self) -> &[u32] {
-        &self.positions
+        &self.packed.positions
     }
 
     /// Where each sequence begins; one more at the end.
     pub fn offsets(&self) -> &[u32] {
-        &self.offsets
+        &self.packed.offsets
     }
 
     /// Where the GPU has the tokens.
@@ -164,11 +171,12 @@ impl Batch {
     }
 
     fn on_gpu(&self) -> &OnGpu {
-        self.on_gpu.as_ref().expect("a batch made for a GPU is asked for its memory")
+        self.packed.on_gpu.as_ref().expect("a batch made for a GPU is asked for its memory")
     }
+}
 
-    fn upload(&self, device: &Device) -> Result<OnGpu, Error> {
-        let Device::Cuda(cuda) = device else { unreachable!("only a GPU needs a copy") };
+impl Packed {
+    fn upload(&self, cuda: &Cuda) -> Result<OnGpu, Error> {
         let mut all = self.ids.clone();
         let mut append = |part: &[u32]| {
             let place = 4 * all.len() as u64;
@@ -247,7 +255,7 @@ mod tests {
         assert_eq!(batch.positions(), [2, 3, 4, 2]);
         let long = vec![1; 130];
         let batch = Batch::new(&Device::cpu(), [&[1][..], &long], 0).unwrap();
-        assert_eq!(batch.tile_list(), [0, 0, 1, 0, 1, 64, 1, 128]);
+        assert_eq!(batch.packed.tile_list(), [0, 0, 1, 0, 1, 64, 1, 128]);
     }
 
     #[test]

@@ -208,6 +208,26 @@ impl Parameters {
         Ok(())
     }
 
+    /// All values, end to end, on the host.
+    pub(crate) fn masters_to_vec(&self) -> Result<Vec<f32>, Error> {
+        self.masters.to_vec()
+    }
+
+    /// How long [`Parameters::masters_to_vec`] is.
+    pub(crate) fn masters_len(&self) -> usize {
+        self.masters.columns()
+    }
+
+    /// Puts other values in the place of all, as [`Parameters::masters_to_vec`] gave them.
+    pub(crate) fn set_masters(&mut self, values: &[f32]) -> Result<(), Error> {
+        for id in self.ids() {
+            let info = self.info(id);
+            let range = info.offset..info.offset + info.len();
+            self.set(id, &values[range])?;
+        }
+        Ok(())
+    }
+
     /// The values of a weight on the CPU.
     pub(crate) fn values(&self, id: ParameterId) -> &[f32] {
         let info = self.info(id);
@@ -272,6 +292,26 @@ impl Parameters {
         let gradients = self.gradients.as_ref().expect("a backward pass began the gradients");
         let address = gradients.address() + 4 * offset as u64;
         (Operand { address, element: Element::F32, stride, transposed: false }, accumulate)
+    }
+
+    /// The place for a weight's gradient on the CPU, to be added to: zeros if nothing is there.
+    pub(crate) fn cleared_gradient(&mut self, id: ParameterId) -> &mut [f32] {
+        let (place, accumulate) = self.gradient(id);
+        if !accumulate {
+            place.fill(0.0);
+        }
+        place
+    }
+
+    /// The place for a weight's gradient on the GPU, to be added to: zeros if nothing is there.
+    pub(crate) fn cleared_gradient_operand(&mut self, id: ParameterId) -> Result<Operand, Error> {
+        let (place, accumulate) = self.gradient_operand(id);
+        if !accumulate {
+            let (offset, length) = (self.infos[id.0].offset, self.infos[id.0].len());
+            let gradients = self.gradients.as_mut().expect("a backward pass began the gradients");
+            gradients.buffer_mut().clear(4 * offset, 4 * length)?;
+        }
+        Ok(place)
     }
 
     /// Everything that an optimizer works on. Gradients that nothing wrote are zero.

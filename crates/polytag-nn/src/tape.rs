@@ -208,12 +208,19 @@ impl Flow<'_> {
     /// A place to write a gradient of the shape of `like`, and whether to add to what is there.
     /// It goes back through [`Flow::put`].
     pub(crate) fn slot(&mut self, to: usize, like: &Tensor) -> Result<(Tensor, bool), Error> {
+        self.slot_shaped(to, (like.rows(), like.columns()), like.element())
+    }
+
+    /// The same for an op that does not keep what it took.
+    pub(crate) fn slot_shaped(
+        &mut self,
+        to: usize,
+        (rows, columns): (usize, usize),
+        element: Element,
+    ) -> Result<(Tensor, bool), Error> {
         match self.gradients[to].take() {
             Some(before) => Ok((before.into_unshared()?, true)),
-            None => {
-                let device = like.device();
-                Ok((Tensor::scratch(&device, like.rows(), like.columns(), like.element())?, false))
-            }
+            None => Ok((Tensor::scratch(self.parameters.device(), rows, columns, element)?, false)),
         }
     }
 

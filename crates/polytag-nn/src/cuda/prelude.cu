@@ -24,11 +24,15 @@ __device__ __forceinline__ u32 narrow_pair(float low, float high) {
 // Eight values at a time: sixteen bytes of bf16.
 struct Eight { float v[8]; };
 
-__device__ __forceinline__ Eight load8(const bf16* from) {
-    uint4 words = *(const uint4*)from;
+// The same still packed, for kernels that keep many of them in registers.
+__device__ __forceinline__ uint4 packed8(const bf16* from) { return *(const uint4*)from; }
+
+__device__ __forceinline__ Eight unpacked(uint4 words) {
     return {low_half(words.x), high_half(words.x), low_half(words.y), high_half(words.y),
             low_half(words.z), high_half(words.z), low_half(words.w), high_half(words.w)};
 }
+
+__device__ __forceinline__ Eight load8(const bf16* from) { return unpacked(packed8(from)); }
 
 __device__ __forceinline__ Eight load8(const float* from) {
     float4 a = ((const float4*)from)[0], b = ((const float4*)from)[1];

@@ -16,7 +16,10 @@ const KERNELS: KernelSource =
 /// How many columns a block of threads sums: a warp, eight columns a thread.
 const COLUMNS: usize = 256;
 
-/// Adds the column sums of `gradient` to the gradient of `bias`.
+/// How many vectors [`finish`] sums at once.
+const MOST_VECTORS: usize = 3;
+
+/// Adds the column sums of `gradient` to the gradient of `bias`: a vector, or the first row of a table.
 pub(super) fn column_sums(
     parameters: &mut Parameters,
     gradient: &Tensor,
@@ -24,9 +27,8 @@ pub(super) fn column_sums(
 ) -> Result<(), Error> {
     match parameters.device().clone() {
         Device::Cpu(_) => {
-            let (place, accumulate) = parameters.gradient(bias);
-            let view = View::new(gradient.values(), gradient.rows(), gradient.columns());
-            cpu::column_sums(view, place, accumulate);
+            let place = &mut parameters.cleared_gradient(bias)[..gradient.columns()];
+            cpu::column_sums(View::new(gradient.values(), gradient.rows(), gradient.columns()), place, true);
             Ok(())
         }
         Device::Cuda(cuda) => {
@@ -44,7 +46,7 @@ pub(super) fn column_sums(
                 .int(rows)
                 .int(columns)
                 .run()?;
-            finish(&cuda, parameters, (&partial, blocks), bias)
+            finish(&cuda, parameters, (&partial, blocks), &[Some(bias)])
         }
     }
 }
@@ -54,21 +56,36 @@ pub(super) fn row_blocks(cuda: &Cuda, rows: usize) -> usize {
     rows.div_ceil(64).clamp(1, 2 * cuda.multiprocessors())
 }
 
-/// Adds the sum of `partial.1` rows of partial sums to the gradient of a weight that is a vector.
+/// Adds sums of partial sums to the gradients of at most three vectors of one length. `partial` holds,
+/// for each of them, as many rows as there are blocks; where there is `None`, they are passed over.
 pub(super) fn finish(
     cuda: &Cuda,
     parameters: &mut Parameters,
     (partial, blocks): (&Buffer, usize),
-    weight: ParameterId,
+    weights: &[Option<ParameterId>],
 ) -> Result<(), Error> {
-    let columns = parameters.info(weight).len();
-    let (place, accumulate) = parameters.gradient_operand(weight);
-    Launch::new(cuda, &KERNELS, "finish_sums")
-        .shape(columns.div_ceil(32), 1, 256)
+    let Some(columns) = weights.iter().flatten().next().map(|&id| parameters.info(id).columns) else {
+        return Ok(());
+    };
+    let mut places = [(0, false); MOST_VECTORS];
+    for (place, weight) in places.iter_mut().zip(weights) {
+        let Some(weight) = *weight else { continue };
+        // A table of which only the first row is used has zeros in its others.
+        *place = match parameters.info(weight).rows {
+            1 => {
+                let (operand, accumulate) = parameters.gradient_operand(weight);
+                (operand.address, accumulate)
+            }
+            _ => (parameters.cleared_gradient_operand(weight)?.address, true),
+        };
+    }
+    let mut launch = Launch::new(cuda, &KERNELS, "finish_sums")
+        .shape(columns.div_ceil(32), weights.len(), 1024)
         .buffer(partial)
-        .address(place.address)
         .int(blocks)
-        .int(columns)
-        .int(usize::from(accumulate))
-        .run()
+        .int(columns);
+    for (address, accumulate) in places {
+        launch = launch.address(address).int(usize::from(accumulate));
+    }
+    launch.run()
 }

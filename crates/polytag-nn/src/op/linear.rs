@@ -5,7 +5,7 @@ use crate::cpu::{self, Then, View};
 use crate::cuda::{Operand, Product};
 use crate::device::Device;
 use crate::error::Error;
-use crate::parameters::{Layout, ParameterId};
+use crate::parameters::{Layout, ParameterId, Parameters};
 use crate::tape::{Backward, Flow, Link, Tape, Var};
 use crate::tensor::Tensor;
 
@@ -75,29 +75,40 @@ pub(super) fn backward(
     }
     let Some(to) = to else { return Ok(()) };
     let (mut place, accumulate) = flow.slot(to, input)?;
-    let parameters = flow.parameters();
+    input_gradient(flow.parameters(), gradient, weight, (&mut place, accumulate))?;
+    flow.put(to, place)
+}
+
+/// The gradient of a product's input, put in its place or added to what is there.
+pub(super) fn input_gradient(
+    parameters: &Parameters,
+    gradient: &Tensor,
+    weight: ParameterId,
+    (place, accumulate): (&mut Tensor, bool),
+) -> Result<(), Error> {
     match parameters.device() {
         Device::Cpu(_) => {
             let packed = parameters.packed(weight, Layout::Plain);
             let view = View::new(gradient.values(), gradient.rows(), gradient.columns());
             let then = if accumulate { Then::Add } else { Then::Store };
             cpu::multiply(view, &packed, place.values_mut(), then);
+            Ok(())
         }
         Device::Cuda(cuda) => cuda.product(&Product {
             rows: gradient.rows(),
-            columns: input.columns(),
+            columns: place.columns(),
             depth: gradient.columns(),
             left: gradient.operand(),
             right: parameters.operand(weight, gradient.element()),
             out: place.operand(),
             accumulate,
             bias: 0,
-        })?,
+        }),
     }
-    flow.put(to, place)
 }
 
-fn weight_gradient(
+/// Adds the gradient of a product's weight to what there is of it.
+pub(super) fn weight_gradient(
     flow: &mut Flow<'_>,
     gradient: &Tensor,
     input: &Tensor,

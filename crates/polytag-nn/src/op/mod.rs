@@ -7,9 +7,33 @@
 mod add; // sums of gradients
 mod column_sums; // gradients of biases
 mod linear; // y = x · wᵀ + b
+mod embedding; // rows of tables, a token each
+mod add_norm; // residual connections and layer norm
+mod feed_forward; // y = gelu(x · upᵀ + b) · downᵀ
+mod dropout; // dropout by itself
+mod pool; // from a row a token to a row a sequence
+mod normalise; // rows to unit length
 
 pub(crate) use add::add_to;
+pub use add_norm::{AddNorm, add_norm};
+pub use dropout::dropout;
+pub use embedding::{Tables, embedding};
+pub use feed_forward::{FeedForward, feed_forward};
 pub use linear::linear;
+pub use normalise::normalise;
+pub use pool::{Pooling, pool};
+
+use crate::error::Error;
+
+/// Whether kernels that take eight columns at a time can take a matrix of this width.
+fn check_width(columns: usize) -> Result<(), Error> {
+    match columns % 8 {
+        0 => Ok(()),
+        _ => Err(Error::Unfit(format!(
+            "the GPU takes hidden sizes that are multiples of 8, and this one is {columns}; use the CPU"
+        ))),
+    }
+}
 
 #[cfg(test)]
 mod testing; // gradients against finite differences, and one device against the other

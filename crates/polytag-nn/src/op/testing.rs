@@ -9,6 +9,7 @@ use crate::cuda::CudaOptions;
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::Error;
+use crate::op;
 use crate::parameters::{ParameterId, Parameters, ParametersBuilder};
 use crate::random::Key;
 use crate::tape::{Backward, BackwardOptions, Flow, Link, Tape, Var};
@@ -61,10 +62,12 @@ impl Matrix {
 }
 
 /// Inputs and weights for an op.
+#[derive(Clone)]
 pub(crate) struct Case {
     name: &'static str,
     inputs: Vec<Matrix>,
     weights: Vec<Matrix>,
+    frozen: Option<usize>,
     input_element: Option<Element>,
 }
 
@@ -82,7 +85,7 @@ struct Outcome {
 impl Case {
     /// A case with nothing in it.
     pub(crate) fn new(name: &'static str) -> Case {
-        Case { name, inputs: Vec::new(), weights: Vec::new(), input_element: None }
+        Case { name, inputs: Vec::new(), weights: Vec::new(), frozen: None, input_element: None }
     }
 
     /// Adds an input.
@@ -143,23 +146,42 @@ impl Case {
         }
     }
 
-    fn moved(&self, which: usize, place: usize, by: f32) -> Case {
-        let (mut inputs, mut weights) = (self.inputs.clone(), self.weights.clone());
-        match which.checked_sub(inputs.len()) {
-            None => inputs[which].values[place] += by,
-            Some(weight) => weights[weight].values[place] += by,
+    /// Checks that a weight that is not trained has no gradient, and that the others have theirs.
+    pub(crate) fn check_frozen(&self, build: impl Build) {
+        for device in devices(self.name) {
+            let all = self.run(&device, &build).unwrap();
+            for frozen in 0..self.weights.len() {
+                let without = Case { frozen: Some(frozen), ..self.clone() }.run(&device, &build).unwrap();
+                assert_eq!(all.inputs, without.inputs, "{}: without weight {frozen}", self.name);
+                for (i, gradient) in without.weights.iter().enumerate() {
+                    let zeros = vec![0.0; gradient.len()];
+                    let expected = if i == frozen { &zeros } else { &all.weights[i] };
+                    assert_eq!(gradient, expected, "{}: weight {i} without {frozen}", self.name);
+                }
+            }
         }
-        Case { name: self.name, inputs, weights, input_element: self.input_element }
+    }
+
+    fn moved(&self, which: usize, place: usize, by: f32) -> Case {
+        let mut moved = self.clone();
+        match which.checked_sub(moved.inputs.len()) {
+            None => moved.inputs[which].values[place] += by,
+            Some(weight) => moved.weights[weight].values[place] += by,
+        }
+        moved
     }
 
     fn parameters(&self, device: &Device) -> (Parameters, Vec<ParameterId>) {
         let mut builder = ParametersBuilder::default();
-        let ids = self
+        let ids: Vec<ParameterId> = self
             .weights
             .iter()
             .enumerate()
             .map(|(i, w)| builder.add(&format!("weight {i}"), (w.rows, w.columns), &w.values))
             .collect();
+        if let Some(frozen) = self.frozen {
+            builder.info_mut(ids[frozen]).trained = false;
+        }
         (builder.build(device).unwrap(), ids)
     }
 
@@ -240,5 +262,28 @@ impl Backward for WeightedSum {
         let shape = (self.like.rows(), self.like.columns());
         let tensor = Tensor::new(&self.like.device(), shape, &self.factors, self.like.element())?;
         flow.give(self.link, tensor)
+    }
+}
+
+/// The sum of two values, each of which takes the whole gradient.
+pub(crate) fn sum(tape: &mut Tape<'_>, first: &Var, second: &Var) -> Result<Var, Error> {
+    let out = op::add_to(first.tensor().clone().into_unshared()?, second.tensor())?;
+    Ok(tape.push(out, Some(Box::new(Sum { links: [first.link(), second.link()] }))))
+}
+
+struct Sum {
+    links: [Link; 2],
+}
+
+impl Backward for Sum {
+    fn name(&self) -> &'static str {
+        "sum"
+    }
+
+    fn backward(self: Box<Self>, gradient: Tensor, flow: &mut Flow<'_>) -> Result<(), Error> {
+        for link in self.links {
+            flow.give(link, gradient.clone())?;
+        }
+        Ok(())
     }
 }

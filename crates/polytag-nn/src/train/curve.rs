@@ -1,0 +1,87 @@
+//! The course of a training as a file of JSON lines.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// How things stood after a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// How many steps were done.
+    pub step: u64,
+    /// The mean loss of the steps since the last point.
+    pub loss: f64,
+    /// The factor that the schedule put on the learning rates.
+    pub rate: f64,
+    /// The norm of the last step's gradient, before clipping.
+    pub gradient_norm: f64,
+    /// What the evaluation gave, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<f64>,
+}
+
+/// A file of [`Point`]s, one a line, each on the disk's way before the next step.
+pub(super) struct Curve {
+    path: PathBuf,
+    file: File,
+}
+
+impl Curve {
+    /// Opens the file to go on after `step`: points after that are of a run that was broken off, and
+    /// so is a line that was cut short.
+    pub(super) fn resume(path: &Path, step: u64) -> Result<Curve, Error> {
+        let mut kept = String::new();
+        match File::open(path) {
+            Ok(file) => {
+                for line in BufReader::new(file).lines() {
+                    let line = line.map_err(Error::io(path, "read"))?;
+                    let point: Option<Point> = serde_json::from_str(&line).ok();
+                    if point.is_some_and(|point| point.step <= step) {
+                        kept.push_str(&line);
+                        kept.push('\n');
+                    }
+                }
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io(path, "read")(error)),
+        }
+        fs::write(path, kept).map_err(Error::io(path, "write"))?;
+        let file = OpenOptions::new().append(true).open(path).map_err(Error::io(path, "open"))?;
+        Ok(Curve { path: path.to_owned(), file })
+    }
+
+    /// Adds a point.
+    pub(super) fn push(&mut self, point: &Point) -> Result<(), Error> {
+        let line = serde_json::to_string(point).expect("points are plain numbers");
+        writeln!(self.file, "{line}").map_err(Error::io(&self.path, "write"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resumed_curve_forgets_what_was_undone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("curve.jsonl");
+        let point = |step| Point { step, loss: 0.5, rate: 1.0, gradient_norm: 2.0, measured: None };
+        let mut curve = Curve::resume(&path, 0).unwrap();
+        for step in [1, 2, 3] {
+            curve.push(&point(step)).unwrap();
+        }
+        drop(curve);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes.truncate(bytes.len() - 5);
+        fs::write(&path, bytes).unwrap();
+        Curve::resume(&path, 2).unwrap().push(&point(3)).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let steps: Vec<u64> =
+            text.lines().map(|line| serde_json::from_str::<Point>(line).unwrap().step).collect();
+        assert_eq!(steps, [1, 2, 3]);
+    }
+}

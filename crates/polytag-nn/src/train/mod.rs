@@ -1,0 +1,344 @@
+//! The training loop: what every method that trains an encoder shares.
+//!
+//! An [`Objective`] says what the loss of a step is and, if it can, how good the model is. The
+//! [`Trainer`] does the rest: accumulation, clipping, the schedule, the curve, early stopping with the
+//! best weights kept, checkpoints, and stopping when told to. All randomness is a function of the seed
+//! and the step: a run that was killed and resumed ends with the same weights as one that was not.
+
+mod checkpoint; // a training broken off goes on as if it had not been
+mod curve; // the course of a training as a file
+mod order; // which examples a step sees
+mod patience; // when to stop because it gets no better
+
+pub use curve::Point;
+pub use order::Order;
+pub use patience::Patience;
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::error::Error;
+use crate::optimizer::{AdamW, Group};
+use crate::parameters::Parameters;
+use crate::random::Key;
+use crate::schedule::Schedule;
+use crate::tape::{BackwardOptions, Tape, Var};
+use crate::tensor::Tensor;
+use checkpoint::{Contents, State};
+use curve::Curve;
+
+/// Which part of the training a forward pass is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The step, from zero.
+    pub step: u64,
+    /// The part of the step, from zero, if gradients of several are added up.
+    pub part: usize,
+}
+
+/// What is trained.
+pub trait Objective {
+    /// Makes what the losses at `place` need besides the weights: called ahead, while the device is
+    /// still busy with the step before.
+    fn prepare(&mut self, place: Place) -> Result<(), Error>;
+
+    /// The losses at `place`, each with its weight. Must be a function of the place and the weights.
+    fn losses(&mut self, tape: &mut Tape<'_>, place: Place) -> Result<Vec<(Var, f32)>, Error>;
+
+    /// How good the weights are, higher is better; `None` where that cannot be said.
+    fn evaluate(&mut self, parameters: &Parameters) -> Result<Option<f64>, Error>;
+}
+
+/// How to train.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrainConfig {
+    /// How many steps.
+    pub steps: u64,
+    /// How many parts' gradients are added up for a step.
+    pub accumulation: usize,
+    /// The greatest norm of a gradient; longer ones are shortened to it.
+    pub clip: Option<f32>,
+    /// How the learning rates change.
+    pub schedule: Schedule,
+    /// How many steps lie between points of the curve.
+    pub note_every: u64,
+    /// How many steps lie between evaluations; none, if not said.
+    pub evaluate_every: Option<u64>,
+    /// After how many evaluations without a better one to stop.
+    pub patience: Option<usize>,
+    /// How many steps lie between checkpoints, where there is a folder for them.
+    pub checkpoint_every: u64,
+    /// What makes one run differ from another.
+    pub seed: u64,
+}
+
+impl Default for TrainConfig {
+    fn default() -> TrainConfig {
+        TrainConfig {
+            steps: 1000,
+            accumulation: 1,
+            clip: Some(1.0),
+            schedule: Schedule::default(),
+            note_every: 10,
+            evaluate_every: None,
+            patience: None,
+            checkpoint_every: 500,
+            seed: 0,
+        }
+    }
+}
+
+/// Who watches a training.
+pub struct Watch<'a> {
+    /// Whether to end early.
+    pub stop: &'a dyn Fn() -> bool,
+    /// Told of every point of the curve.
+    pub note: &'a mut dyn FnMut(&Point),
+    /// Where checkpoint and curve are kept; nowhere, if not said.
+    pub folder: Option<&'a Path>,
+}
+
+/// Why a training ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All steps were done.
+    Finished,
+    /// It got no better.
+    NoBetter,
+    /// It was told to stop. A checkpoint was written, if there is a folder for it.
+    Stopped,
+}
+
+/// A training under way.
+pub struct Trainer {
+    config: TrainConfig,
+    optimizer: AdamW,
+    state: State,
+    best: Vec<f32>,
+    pending: Vec<Tensor>,
+}
+
+impl Trainer {
+    /// A training of `parameters` from its first step. `about` is what else the training is a
+    /// function of, such as the data's checksum: a checkpoint made with another one is refused.
+    pub fn new(
+        config: TrainConfig,
+        groups: Vec<Group>,
+        parameters: &Parameters,
+        about: &str,
+    ) -> Result<Trainer, Error> {
+        if config.accumulation == 0 || config.note_every == 0 || config.checkpoint_every == 0 {
+            let problem = "accumulation, note_every and checkpoint_every must be at least 1";
+            return Err(Error::Unfit(problem.to_owned()));
+        }
+        let fingerprint = fingerprint(&config, &groups, parameters, about);
+        let optimizer = AdamW::new(groups, parameters)?;
+        let state = State { fingerprint, ..State::default() };
+        Ok(Trainer { config, optimizer, state, best: Vec::new(), pending: Vec::new() })
+    }
+
+    /// How many steps are done.
+    pub fn step(&self) -> u64 {
+        self.state.step
+    }
+
+    /// The step and value of the best evaluation.
+    pub fn best(&self) -> Option<(u64, f64)> {
+        self.state.patience.best()
+    }
+
+    /// Goes on from the checkpoint in `watch`'s folder, if there is one, and trains to the end.
+    ///
+    /// Where there were evaluations, the weights at the end are those of the best one.
+    pub fn run(
+        &mut self,
+        parameters: &mut Parameters,
+        objective: &mut dyn Objective,
+        watch: &mut Watch<'_>,
+    ) -> Result<Ended, Error> {
+        let mut curve = match watch.folder {
+            Some(folder) => {
+                self.resume(parameters, folder)?;
+                Some(Curve::resume(&folder.join(CURVE), self.state.step)?)
+            }
+            None => None,
+        };
+        if self.state.step < self.config.steps {
+            objective.prepare(Place { step: self.state.step, part: 0 })?;
+        }
+        while self.state.step < self.config.steps {
+            if self.state.patience.is_over(self.config.patience) {
+                self.take_best(parameters)?;
+                return Ok(Ended::NoBetter);
+            }
+            if (watch.stop)() {
+                self.save(parameters, watch.folder)?;
+                return Ok(Ended::Stopped);
+            }
+            let mut point = self.one_step(parameters, objective)?;
+            let due = |every: u64| self.state.step.is_multiple_of(every) || self.state.step == self.config.steps;
+            if self.config.evaluate_every.is_some_and(due) {
+                point.measured = objective.evaluate(parameters)?;
+            }
+            if point.measured.is_some() || due(self.config.note_every) {
+                self.note(&mut point, parameters)?;
+                if let Some(curve) = &mut curve {
+                    curve.push(&point)?;
+                }
+                (watch.note)(&point);
+            }
+            if self.state.step.is_multiple_of(self.config.checkpoint_every) {
+                self.save(parameters, watch.folder)?;
+            }
+        }
+        self.take_best(parameters)?;
+        Ok(Ended::Finished)
+    }
+
+    /// One step of the optimizer. The point's loss is filled in when it is noted.
+    fn one_step(
+        &mut self,
+        parameters: &mut Parameters,
+        objective: &mut dyn Objective,
+    ) -> Result<Point, Error> {
+        let step = self.state.step;
+        for part in 0..self.config.accumulation {
+            let losses = self.back_and_forth(parameters, objective, Place { step, part }, false)?;
+            self.pending.extend(losses);
+            let next = match part + 1 < self.config.accumulation {
+                true => Place { step, part: part + 1 },
+                false => Place { step: step + 1, part: 0 },
+            };
+            if next.step < self.config.steps {
+                objective.prepare(next)?;
+            }
+        }
+        let rate = self.config.schedule.factor(step, self.config.steps);
+        let report = match self.optimizer.step(parameters, rate, self.config.clip) {
+            Err(Error::NotFinite { .. }) => return Err(self.explain(parameters, objective)),
+            other => other?,
+        };
+        self.state.step += 1;
+        self.state.losses.1 += 1;
+        let gradient_norm = report.gradient_norm;
+        Ok(Point { step: self.state.step, loss: 0.0, rate: f64::from(rate), gradient_norm, measured: None })
+    }
+
+    /// The losses at a place, whose gradients are added to the weights'.
+    fn back_and_forth(
+        &self,
+        parameters: &mut Parameters,
+        objective: &mut dyn Objective,
+        place: Place,
+        checked: bool,
+    ) -> Result<Vec<Tensor>, Error> {
+        let key = Key::new(self.config.seed).part(place.step).part(place.part as u64);
+        let mut tape = Tape::training(parameters, key);
+        let losses = objective.losses(&mut tape, place)?;
+        let share = 1.0 / self.config.accumulation as f32;
+        let record = tape.finish();
+        let weighted: Vec<(&Var, f32)> = losses.iter().map(|(loss, weight)| (loss, weight * share)).collect();
+        record.backward(&weighted, parameters, BackwardOptions { checked })?;
+        Ok(losses.iter().map(|(loss, _)| loss.tensor().clone()).collect())
+    }
+
+    /// Goes over a step again whose gradient was not finite, looking at every op, to name the one that
+    /// made it so. Nothing has changed since: the optimizer refused the gradient.
+    fn explain(&self, parameters: &mut Parameters, objective: &mut dyn Objective) -> Error {
+        let step = self.state.step;
+        let mut again = || -> Result<(), Error> {
+            parameters.forget_gradients();
+            for part in 0..self.config.accumulation {
+                let place = Place { step, part };
+                objective.prepare(place)?;
+                for loss in self.back_and_forth(parameters, objective, place, true)? {
+                    if !loss.to_vec()?.iter().all(|value| value.is_finite()) {
+                        let place = ", made on the way forward".to_owned();
+                        return Err(Error::NotFinite { what: "the loss".to_owned(), place });
+                    }
+                }
+            }
+            Ok(())
+        };
+        let remedy = "lower the learning rate or clip the gradient";
+        match again() {
+            Err(Error::NotFinite { what, place }) => {
+                Error::NotFinite { what, place: format!("{place}, at step {}; {remedy}", step + 1) }
+            }
+            Err(error) => error,
+            Ok(()) => Error::NotFinite {
+                what: "the norm of the gradient".to_owned(),
+                place: format!(" at step {}, though every gradient is; {remedy}", step + 1),
+            },
+        }
+    }
+
+    /// Fills in the mean loss since the last point and takes note of what was measured.
+    fn note(&mut self, point: &mut Point, parameters: &Parameters) -> Result<(), Error> {
+        self.settle()?;
+        let (sum, steps) = std::mem::take(&mut self.state.losses);
+        point.loss = sum / steps.max(1) as f64;
+        if let Some(measured) = point.measured
+            && self.state.patience.note(point.step, measured)
+        {
+            self.best = parameters.masters_to_vec()?;
+        }
+        Ok(())
+    }
+
+    /// Reads the losses that are still on the device.
+    fn settle(&mut self) -> Result<(), Error> {
+        let share = 1.0 / self.config.accumulation as f64;
+        for loss in self.pending.drain(..) {
+            self.state.losses.0 += f64::from(loss.to_vec()?[0]) * share;
+        }
+        Ok(())
+    }
+
+    /// Puts the best weights in place, if any were measured.
+    fn take_best(&mut self, parameters: &mut Parameters) -> Result<(), Error> {
+        if self.best.is_empty() { Ok(()) } else { parameters.set_masters(&self.best) }
+    }
+
+    fn save(&mut self, parameters: &Parameters, folder: Option<&Path>) -> Result<(), Error> {
+        let Some(folder) = folder else { return Ok(()) };
+        self.settle()?;
+        let (first_moments, second_moments) = self.optimizer.moments()?;
+        let masters = parameters.masters_to_vec()?;
+        let (state, best) = (self.state.clone(), self.best.clone());
+        let contents = Contents { state, masters, first_moments, second_moments, best };
+        checkpoint::write(&folder.join(CHECKPOINT), &contents)
+    }
+
+    fn resume(&mut self, parameters: &mut Parameters, folder: &Path) -> Result<(), Error> {
+        let length = parameters.masters_len();
+        let path = folder.join(CHECKPOINT);
+        let Some(contents) = checkpoint::read(&path, &self.state.fingerprint, length)? else { return Ok(()) };
+        parameters.set_masters(&contents.masters)?;
+        let moments = (&contents.first_moments[..], &contents.second_moments[..]);
+        self.optimizer.restore(contents.state.step, moments)?;
+        self.best = contents.best;
+        self.state = contents.state;
+        Ok(())
+    }
+}
+
+/// What a checkpoint is called in its folder.
+const CHECKPOINT: &str = "checkpoint.safetensors";
+
+/// What a curve is called in its folder.
+const CURVE: &str = "curve.jsonl";
+
+/// What a training is a function of, besides its steps.
+fn fingerprint(config: &TrainConfig, groups: &[Group], parameters: &Parameters, about: &str) -> String {
+    let mut hash = Sha256::new();
+    hash.update(serde_json::to_string(&(config, groups)).expect("settings are plain"));
+    for id in parameters.ids() {
+        hash.update(format!("{:?}", parameters.info(id)));
+    }
+    hash.update(about);
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
