@@ -7,7 +7,10 @@ use crate::device::Device;
 use crate::error::Error;
 
 /// How many rows of a sequence one block of the GPU's attention works on.
-pub(crate) const TILE: usize = 64;
+const TILE: usize = 64;
+
+/// The longest sequence that one block of the GPU's attention can hold whole on the way back.
+const SHORT: u32 = 128;
 
 /// The longest sequence that attention takes.
 pub const LONGEST: usize = 512;
@@ -30,10 +33,25 @@ struct OnGpu {
     memory: Buffer,
     positions: u64,
     offsets: u64,
-    tiles: u64,
-    tile_count: usize,
+    tiles: Tiles,
     by_id: Occurrences,
     by_position: Occurrences,
+}
+
+/// How attention is cut into blocks on the GPU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tiles {
+    /// Where the tiles lie: pairs of a sequence and its first row in the tile, those of long sequences
+    /// first.
+    pub(crate) all: u64,
+    /// How many tiles.
+    pub(crate) count: usize,
+    /// How many of them are of long sequences.
+    pub(crate) long: usize,
+    /// Where the numbers of the short sequences lie.
+    pub(crate) short_sequences: u64,
+    /// How many sequences are short.
+    pub(crate) short: usize,
 }
 
 /// Which tokens have a value (a word or a position): for the sums of embedding gradients, which are
@@ -155,9 +173,9 @@ impl Batch {
         self.on_gpu().offsets
     }
 
-    /// Where the GPU has the tiles, pairs of a sequence and a first row in it, and how many there are.
-    pub(crate) fn tiles(&self) -> (u64, usize) {
-        (self.on_gpu().tiles, self.on_gpu().tile_count)
+    /// How attention is cut into blocks on the GPU.
+    pub(crate) fn tiles(&self) -> Tiles {
+        self.on_gpu().tiles
     }
 
     /// Which tokens have which id, on the GPU.
@@ -185,12 +203,13 @@ impl Packed {
         };
         let positions = append(&self.positions);
         let offsets = append(&self.offsets);
-        let tiles = self.tile_list();
+        let (tiles, long, short_sequences) = self.tile_list();
         // Pairs are read as one word of eight bytes.
         if !(self.ids.len() + self.positions.len() + self.offsets.len()).is_multiple_of(2) {
             append(&[0]);
         }
         let tiles_at = append(&tiles);
+        let short_at = append(&short_sequences);
         let mut groups = [&self.ids, &self.positions].map(|values| {
             let (values, starts, tokens) = occurrences(values);
             let count = values.len();
@@ -207,23 +226,34 @@ impl Packed {
         Ok(OnGpu {
             positions: base + positions,
             offsets: base + offsets,
-            tiles: base + tiles_at,
-            tile_count: tiles.len() / 2,
+            tiles: Tiles {
+                all: base + tiles_at,
+                count: tiles.len() / 2,
+                long,
+                short_sequences: base + short_at,
+                short: short_sequences.len(),
+            },
             by_id,
             by_position,
             memory,
         })
     }
 
-    /// Pairs of a sequence and the first row of a tile in it.
-    fn tile_list(&self) -> Vec<u32> {
-        let mut tiles = Vec::new();
-        for (sequence, ends) in self.offsets.windows(2).enumerate() {
-            for row in (0..ends[1] - ends[0]).step_by(TILE) {
-                tiles.extend([sequence as u32, row]);
-            }
-        }
-        tiles
+    /// Pairs of a sequence and the first row of a tile in it, those of long sequences first; how many
+    /// of those there are; and the short sequences.
+    fn tile_list(&self) -> (Vec<u32>, usize, Vec<u32>) {
+        let lengths = self.offsets.windows(2).map(|ends| ends[1] - ends[0]);
+        let (long, short): (Vec<_>, Vec<_>) = (0u32..).zip(lengths).partition(|&(_, length)| length > SHORT);
+        let tiles = |sequences: &[(u32, u32)]| -> Vec<u32> {
+            let rows = |&(sequence, length): &(u32, u32)| {
+                (0..length).step_by(TILE).flat_map(move |row| [sequence, row])
+            };
+            sequences.iter().flat_map(rows).collect()
+        };
+        let mut all = tiles(&long);
+        let long_tiles = all.len() / 2;
+        all.extend(tiles(&short));
+        (all, long_tiles, short.iter().map(|&(sequence, _)| sequence).collect())
     }
 }
 
@@ -255,7 +285,8 @@ mod tests {
         assert_eq!(batch.positions(), [2, 3, 4, 2]);
         let long = vec![1; 130];
         let batch = Batch::new(&Device::cpu(), [&[1][..], &long], 0).unwrap();
-        assert_eq!(batch.packed.tile_list(), [0, 0, 1, 0, 1, 64, 1, 128]);
+        let expected = (vec![1, 0, 1, 64, 1, 128, 0, 0], 3, vec![0]);
+        assert_eq!(batch.packed.tile_list(), expected, "long sequences come first");
     }
 
     #[test]

@@ -28,3 +28,8 @@ pub use product::{Packed, Then, multiply, multiply_once};
 pub use rows::{column_sums, log_sum_exp, softmax_rows};
 pub use simd::instructions;
 pub use view::View;
+
+/// The widest instructions that this machine has, by name.
+pub fn instructions() -> &'static str {
+    simd::Set::best().name()
+}

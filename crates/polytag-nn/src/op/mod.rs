@@ -6,22 +6,26 @@
 
 mod add; // sums of gradients
 mod column_sums; // gradients of biases
-mod linear; // y = x · wᵀ + b
 mod embedding; // rows of tables, a token each
-mod add_norm; // residual connections and layer norm
+mod linear; // y = x · wᵀ + b
+mod relative_bias; // MPNet's bias by distance
+mod attention; // softmax of queries by keys, times values
 mod feed_forward; // y = gelu(x · upᵀ + b) · downᵀ
+mod add_norm; // residual connections and layer norm
 mod dropout; // dropout by itself
 mod pool; // from a row a token to a row a sequence
 mod normalise; // rows to unit length
 
 pub(crate) use add::add_to;
 pub use add_norm::{AddNorm, add_norm};
+pub use attention::{Attention, attention};
 pub use dropout::dropout;
 pub use embedding::{Tables, embedding};
 pub use feed_forward::{FeedForward, feed_forward};
 pub use linear::linear;
 pub use normalise::normalise;
 pub use pool::{Pooling, pool};
+pub use relative_bias::{DISTANCES, relative_bias};
 
 use crate::error::Error;
 
@@ -36,4 +40,4 @@ fn check_width(columns: usize) -> Result<(), Error> {
 }
 
 #[cfg(test)]
-mod testing; // gradients against finite differences, and one device against the other
+pub(crate) mod testing; // gradients against finite differences, and one device against the other

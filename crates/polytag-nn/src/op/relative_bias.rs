@@ -49,7 +49,9 @@ pub fn relative_bias(tape: &mut Tape<'_>, weight: ParameterId) -> Result<Var, Er
                 .run()?;
         }
     }
-    let op = tape.wants(&[], &[weight]).then(|| -> Box<dyn Backward> { Box::new(RelativeBias { weight, places }) });
+    let op = tape
+        .wants(&[], &[weight])
+        .then(|| -> Box<dyn Backward> { Box::new(RelativeBias { weight, places }) });
     Ok(tape.push(out, op))
 }
 

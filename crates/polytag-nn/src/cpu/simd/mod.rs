@@ -129,6 +129,17 @@ impl Set {
         Set::Portable(portable::Portable)
     }
 
+    /// What the set is called.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512(_) => "AVX-512",
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2(_) => "AVX2",
+            Set::Portable(_) => "portable",
+        }
+    }
+
     /// All sets of this machine.
     #[cfg(test)]
     pub(crate) fn all() -> Vec<Set> {
