@@ -26,7 +26,6 @@ pub use memory::Aligned;
 pub use norm::{AddNorm, NormGradients, NormKept, NormSaved, add_norm, add_norm_backward};
 pub use product::{Packed, Then, multiply, multiply_once};
 pub use rows::{column_sums, log_sum_exp, softmax_rows};
-pub use simd::instructions;
 pub use view::View;
 
 /// The widest instructions that this machine has, by name.

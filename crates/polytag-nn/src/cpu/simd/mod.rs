@@ -98,11 +98,6 @@ pub(crate) trait Kernel {
     fn run<S: Simd>(self, simd: S) -> Self::Output;
 }
 
-/// Which instructions this machine's kernels are made of.
-pub fn instructions() -> &'static str {
-    Set::best().name()
-}
-
 /// Which instruction set kernels run in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Set {
@@ -161,17 +156,6 @@ impl Set {
             #[cfg(target_arch = "x86_64")]
             Set::Avx2(set) => set.call(kernel),
             Set::Portable(set) => set.call(kernel),
-        }
-    }
-
-    /// What the set is called.
-    fn name(self) -> &'static str {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Set::Avx512(_) => "AVX-512",
-            #[cfg(target_arch = "x86_64")]
-            Set::Avx2(_) => "AVX2",
-            Set::Portable(_) => "portable",
         }
     }
 
