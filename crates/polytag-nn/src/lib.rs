@@ -21,5 +21,9 @@ pub mod parameters; // weights and their gradients
 pub mod tape; // what was done, so that it can be gone back over
 pub mod op; // the ops: forward, backward, both devices
 pub mod weights; // safetensors, read and written
+pub mod encoder; // BERT-family encoders
+
+#[cfg(test)]
+mod golden; // what Python computed
 
 pub use error::Error;
