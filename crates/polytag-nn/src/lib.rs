@@ -22,6 +22,7 @@ pub mod tape; // what was done, so that it can be gone back over
 pub mod op; // the ops: forward, backward, both devices
 pub mod weights; // safetensors, read and written
 pub mod encoder; // BERT-family encoders
+pub mod tokenizer; // text to token ids
 
 #[cfg(test)]
 mod golden; // what Python computed
