@@ -23,6 +23,7 @@ pub mod op; // the ops: forward, backward, both devices
 pub mod weights; // safetensors, read and written
 pub mod encoder; // BERT-family encoders
 pub mod tokenizer; // text to token ids
+pub mod sentence; // texts to vectors
 
 #[cfg(test)]
 mod golden; // what Python computed
