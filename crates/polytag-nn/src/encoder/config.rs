@@ -176,7 +176,11 @@ impl EncoderConfig {
 
     /// What is wrong with it, if something is.
     pub(super) fn check(&self) -> Result<(), String> {
-        if self.hidden % self.heads.max(1) != 0 || ![32, 64].contains(&(self.hidden / self.heads.max(1))) {
+        let sizes = [self.vocabulary, self.hidden, self.layers, self.heads, self.inner, self.positions];
+        if sizes.contains(&0) {
+            return Err(format!("no size of an encoder may be zero: {self:?}"));
+        }
+        if self.hidden != 32 * self.heads && self.hidden != 64 * self.heads {
             return Err(format!(
                 "{} heads over a hidden size of {} cannot be run: attention takes heads of 32 or 64",
                 self.heads, self.hidden

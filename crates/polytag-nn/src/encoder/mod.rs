@@ -58,6 +58,13 @@ struct Layer {
     norm: Pair,
 }
 
+/// What all layers share in a pass.
+#[derive(Clone, Copy)]
+struct Around<'a> {
+    batch: &'a Batch,
+    distances: Option<&'a Var>,
+}
+
 impl Encoder {
     /// Reads an encoder's shape and weights from a Hugging Face folder. Tensors that it does not need, such
     /// as a pooler or a head, are passed over.
@@ -180,7 +187,8 @@ impl Encoder {
         let mut state = self.embed(tape, batch)?;
         for (number, place) in kept.iter_mut().enumerate() {
             if let Some(below) = number.checked_sub(1) {
-                state = self.layer(tape, &self.layers[below], &state, batch, distances.as_ref())?;
+                let around = Around { batch, distances: distances.as_ref() };
+                state = self.layer(tape, &self.layers[below], &state, around)?;
             }
             *place = wanted.contains(&number).then(|| state.clone());
         }
@@ -199,15 +207,15 @@ impl Encoder {
         tape: &mut Tape<'_>,
         layer: &Layer,
         input: &Var,
-        batch: &Batch,
-        distances: Option<&Var>,
+        around: Around<'_>,
     ) -> Result<Var, Error> {
         let config = &self.config;
         // DistilBERT alone drops nothing between attention and the sum after it.
         let attention_rate = if config.family == Family::DistilBert { 0.0 } else { config.hidden_dropout };
         let projected = linear(tape, input, layer.projection.weight, Some(layer.projection.bias))?;
-        let mixing = Attention { heads: config.heads, dropout: config.attention_dropout, bias: distances };
-        let mixed = attention(tape, &projected, batch, mixing)?;
+        let mixing =
+            Attention { heads: config.heads, dropout: config.attention_dropout, bias: around.distances };
+        let mixed = attention(tape, &projected, around.batch, mixing)?;
         let mixed = linear(tape, &mixed, layer.attention.weight, None)?;
         let join =
             self.add_norm(Some(layer.attention.bias), Some(input), layer.attention_norm, attention_rate);
