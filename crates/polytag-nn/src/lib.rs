@@ -20,6 +20,9 @@ pub mod batch; // texts of a batch, packed
 pub mod parameters; // weights and their gradients
 pub mod tape; // what was done, so that it can be gone back over
 pub mod op; // the ops: forward, backward, both devices
+pub mod loss; // how far off: single numbers to go back from
+pub mod optimizer; // AdamW, one pass over all weights
+pub mod schedule; // how the learning rate goes up and down
 pub mod weights; // safetensors, read and written
 pub mod encoder; // BERT-family encoders
 pub mod tokenizer; // text to token ids

@@ -15,6 +15,7 @@ mod add_norm; // residual connections and layer norm
 mod dropout; // dropout by itself
 mod pool; // from a row a token to a row a sequence
 mod normalise; // rows to unit length
+mod rows; // some rows of a matrix
 
 pub(crate) use add::add_to;
 pub use add_norm::{AddNorm, add_norm};
@@ -26,6 +27,7 @@ pub use linear::linear;
 pub use normalise::normalise;
 pub use pool::{Pooling, pool};
 pub use relative_bias::{DISTANCES, relative_bias};
+pub use rows::rows;
 
 use crate::error::Error;
 

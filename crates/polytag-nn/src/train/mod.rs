@@ -20,10 +20,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::Error;
-use crate::optimizer::{AdamW, Group};
+use crate::optimizer::{AdamW, AdamWState, Group, StepReport};
 use crate::parameters::Parameters;
 use crate::random::Key;
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, ScheduleConfig};
 use crate::tape::{BackwardOptions, Tape, Var};
 use crate::tensor::Tensor;
 use checkpoint::{Contents, State};
@@ -62,7 +62,7 @@ pub struct TrainConfig {
     /// The greatest norm of a gradient; longer ones are shortened to it.
     pub clip: Option<f32>,
     /// How the learning rates change.
-    pub schedule: Schedule,
+    pub schedule: ScheduleConfig,
     /// How many steps lie between points of the curve.
     pub note_every: u64,
     /// How many steps lie between evaluations; none, if not said.
@@ -81,7 +81,7 @@ impl Default for TrainConfig {
             steps: 1000,
             accumulation: 1,
             clip: Some(1.0),
-            schedule: Schedule::default(),
+            schedule: ScheduleConfig::default(),
             note_every: 10,
             evaluate_every: None,
             patience: None,
@@ -115,6 +115,7 @@ pub enum Ended {
 /// A training under way.
 pub struct Trainer {
     config: TrainConfig,
+    schedule: Schedule,
     optimizer: AdamW,
     state: State,
     best: Vec<f32>,
@@ -127,7 +128,7 @@ impl Trainer {
     pub fn new(
         config: TrainConfig,
         groups: Vec<Group>,
-        parameters: &Parameters,
+        parameters: &mut Parameters,
         about: &str,
     ) -> Result<Trainer, Error> {
         if config.accumulation == 0 || config.note_every == 0 || config.checkpoint_every == 0 {
@@ -135,9 +136,10 @@ impl Trainer {
             return Err(Error::Unfit(problem.to_owned()));
         }
         let fingerprint = fingerprint(&config, &groups, parameters, about);
-        let optimizer = AdamW::new(groups, parameters)?;
+        let schedule = config.schedule.over(config.steps)?;
+        let optimizer = AdamW::new(parameters, groups)?;
         let state = State { fingerprint, ..State::default() };
-        Ok(Trainer { config, optimizer, state, best: Vec::new(), pending: Vec::new() })
+        Ok(Trainer { config, schedule, optimizer, state, best: Vec::new(), pending: Vec::new() })
     }
 
     /// How many steps are done.
@@ -175,22 +177,27 @@ impl Trainer {
                 return Ok(Ended::NoBetter);
             }
             if (watch.stop)() {
+                self.settle(parameters, objective)?;
                 self.save(parameters, watch.folder)?;
                 return Ok(Ended::Stopped);
             }
-            let mut point = self.one_step(parameters, objective)?;
-            let due = |every: u64| self.state.step.is_multiple_of(every) || self.state.step == self.config.steps;
-            if self.config.evaluate_every.is_some_and(due) {
-                point.measured = objective.evaluate(parameters)?;
+            let report = self.one_step(parameters, objective)?;
+            let (step, last) = (self.state.step, self.config.steps);
+            let due = |every: u64| step.is_multiple_of(every) || step == last;
+            let evaluates = self.config.evaluate_every.is_some_and(due);
+            let checkpoints = watch.folder.is_some() && step.is_multiple_of(self.config.checkpoint_every);
+            if evaluates || checkpoints || due(self.config.note_every) {
+                self.settle(parameters, objective)?;
             }
-            if point.measured.is_some() || due(self.config.note_every) {
-                self.note(&mut point, parameters)?;
+            if evaluates || due(self.config.note_every) {
+                let measured = if evaluates { objective.evaluate(parameters)? } else { None };
+                let point = self.note(&report, measured, parameters)?;
                 if let Some(curve) = &mut curve {
                     curve.push(&point)?;
                 }
                 (watch.note)(&point);
             }
-            if self.state.step.is_multiple_of(self.config.checkpoint_every) {
+            if checkpoints {
                 self.save(parameters, watch.folder)?;
             }
         }
@@ -198,12 +205,12 @@ impl Trainer {
         Ok(Ended::Finished)
     }
 
-    /// One step of the optimizer. The point's loss is filled in when it is noted.
+    /// One step of the optimizer.
     fn one_step(
         &mut self,
         parameters: &mut Parameters,
         objective: &mut dyn Objective,
-    ) -> Result<Point, Error> {
+    ) -> Result<StepReport, Error> {
         let step = self.state.step;
         for part in 0..self.config.accumulation {
             let losses = self.back_and_forth(parameters, objective, Place { step, part }, false)?;
@@ -216,15 +223,14 @@ impl Trainer {
                 objective.prepare(next)?;
             }
         }
-        let rate = self.config.schedule.factor(step, self.config.steps);
-        let report = match self.optimizer.step(parameters, rate, self.config.clip) {
+        let factor = self.schedule.factor(step);
+        let report = match self.optimizer.step(parameters, factor, self.config.clip) {
             Err(Error::NotFinite { .. }) => return Err(self.explain(parameters, objective)),
             other => other?,
         };
         self.state.step += 1;
         self.state.losses.1 += 1;
-        let gradient_norm = report.gradient_norm;
-        Ok(Point { step: self.state.step, loss: 0.0, rate: f64::from(rate), gradient_norm, measured: None })
+        Ok(report)
     }
 
     /// The losses at a place, whose gradients are added to the weights'.
@@ -245,10 +251,10 @@ impl Trainer {
         Ok(losses.iter().map(|(loss, _)| loss.tensor().clone()).collect())
     }
 
-    /// Goes over a step again whose gradient was not finite, looking at every op, to name the one that
-    /// made it so. Nothing has changed since: the optimizer refused the gradient.
+    /// Goes over the step again whose gradient was not finite, looking at every op, to name the one that
+    /// made it so. Nothing has changed since: the optimizer took neither that step nor a later one.
     fn explain(&self, parameters: &mut Parameters, objective: &mut dyn Objective) -> Error {
-        let step = self.state.step;
+        let step = self.optimizer.steps();
         let mut again = || -> Result<(), Error> {
             parameters.forget_gradients();
             for part in 0..self.config.accumulation {
@@ -276,26 +282,40 @@ impl Trainer {
         }
     }
 
-    /// Fills in the mean loss since the last point and takes note of what was measured.
-    fn note(&mut self, point: &mut Point, parameters: &Parameters) -> Result<(), Error> {
-        self.settle()?;
-        let (sum, steps) = std::mem::take(&mut self.state.losses);
-        point.loss = sum / steps.max(1) as f64;
-        if let Some(measured) = point.measured
-            && self.state.patience.note(point.step, measured)
-        {
-            self.best = parameters.masters_to_vec()?;
+    /// Waits for the device, and reads the losses that are still there.
+    fn settle(&mut self, parameters: &mut Parameters, objective: &mut dyn Objective) -> Result<(), Error> {
+        match self.optimizer.settle() {
+            Err(Error::NotFinite { .. }) => return Err(self.explain(parameters, objective)),
+            other => other?,
         }
-        Ok(())
-    }
-
-    /// Reads the losses that are still on the device.
-    fn settle(&mut self) -> Result<(), Error> {
         let share = 1.0 / self.config.accumulation as f64;
         for loss in self.pending.drain(..) {
             self.state.losses.0 += f64::from(loss.to_vec()?[0]) * share;
         }
         Ok(())
+    }
+
+    /// How things stand after a step, with the mean loss since the last time.
+    fn note(
+        &mut self,
+        report: &StepReport,
+        measured: Option<f64>,
+        parameters: &Parameters,
+    ) -> Result<Point, Error> {
+        let (sum, steps) = std::mem::take(&mut self.state.losses);
+        let step = self.state.step;
+        if let Some(measured) = measured
+            && self.state.patience.note(step, measured)
+        {
+            self.best = parameters.masters_to_vec()?;
+        }
+        Ok(Point {
+            step,
+            loss: sum / steps.max(1) as f64,
+            rate: f64::from(self.schedule.factor(step - 1)),
+            gradient_norm: f64::from(report.gradient_norm()?),
+            measured,
+        })
     }
 
     /// Puts the best weights in place, if any were measured.
@@ -305,8 +325,7 @@ impl Trainer {
 
     fn save(&mut self, parameters: &Parameters, folder: Option<&Path>) -> Result<(), Error> {
         let Some(folder) = folder else { return Ok(()) };
-        self.settle()?;
-        let (first_moments, second_moments) = self.optimizer.moments()?;
+        let AdamWState { first: first_moments, second: second_moments, .. } = self.optimizer.state()?;
         let masters = parameters.masters_to_vec()?;
         let (state, best) = (self.state.clone(), self.best.clone());
         let contents = Contents { state, masters, first_moments, second_moments, best };
@@ -318,8 +337,11 @@ impl Trainer {
         let path = folder.join(CHECKPOINT);
         let Some(contents) = checkpoint::read(&path, &self.state.fingerprint, length)? else { return Ok(()) };
         parameters.set_masters(&contents.masters)?;
-        let moments = (&contents.first_moments[..], &contents.second_moments[..]);
-        self.optimizer.restore(contents.state.step, moments)?;
+        self.optimizer.restore(&AdamWState {
+            steps: contents.state.step,
+            first: contents.first_moments,
+            second: contents.second_moments,
+        })?;
         self.best = contents.best;
         self.state = contents.state;
         Ok(())

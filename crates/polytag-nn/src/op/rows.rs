@@ -1,0 +1,111 @@
+//! Some rows of a matrix, such as the anchors of a batch whose other half are their positives.
+
+use std::ops::Range;
+
+use crate::cuda::{KernelSource, Launch};
+use crate::device::Device;
+use crate::element::Element;
+use crate::error::Error;
+use crate::tape::{Backward, Flow, Tape, Var};
+use crate::tensor::Tensor;
+
+const KERNELS: KernelSource = KernelSource { module: "rows", text: include_str!("rows.cu"), define: "" };
+
+/// The rows of `range` of a matrix in f32.
+///
+/// # Panics
+/// If there are no such rows.
+pub fn rows(tape: &mut Tape<'_>, input: &Var, range: Range<usize>) -> Result<Var, Error> {
+    let from = input.tensor();
+    assert!(range.start <= range.end && range.end <= from.rows(), "the rows are there");
+    assert_eq!(from.element(), Element::F32, "rows are taken of embeddings");
+    let width = from.columns();
+    let mut out = Tensor::scratch(&from.device(), range.len(), width, Element::F32)?;
+    match from.device() {
+        Device::Cpu(_) => {
+            out.values_mut().copy_from_slice(&from.values()[range.start * width..range.end * width]);
+        }
+        Device::Cuda(cuda) => Launch::new(&cuda, &KERNELS, "copy_numbers")
+            .shape((range.len() * width).div_ceil(256), 1, 256)
+            .address(from.address() + 4 * (range.start * width) as u64)
+            .address(out.address())
+            .long(range.len() * width)
+            .run()?,
+    }
+    let shape = (from.rows(), width);
+    let op = input.link().map(|link| -> Box<dyn Backward> { Box::new(Rows { link, range, shape }) });
+    Ok(tape.push(out, op))
+}
+
+struct Rows {
+    link: usize,
+    range: Range<usize>,
+    shape: (usize, usize),
+}
+
+impl Backward for Rows {
+    fn name(&self) -> &'static str {
+        "rows"
+    }
+
+    fn backward(self: Box<Self>, gradient: Tensor, flow: &mut Flow<'_>) -> Result<(), Error> {
+        let ((height, width), device) = (self.shape, gradient.device());
+        let (mut place, accumulate) = flow.slot_shaped(self.link, self.shape, Element::F32)?;
+        if !accumulate {
+            place = Tensor::zeros(&device, height, width, Element::F32)?;
+        }
+        let first = self.range.start * width;
+        match &device {
+            Device::Cpu(_) => {
+                for (place, value) in place.values_mut()[first..].iter_mut().zip(gradient.values()) {
+                    *place += value;
+                }
+            }
+            Device::Cuda(cuda) => Launch::new(cuda, &KERNELS, "add_numbers")
+                .shape((self.range.len() * width).div_ceil(256), 1, 256)
+                .address(gradient.address())
+                .address(place.address() + 4 * first as u64)
+                .long(self.range.len() * width)
+                .run()?,
+        }
+        flow.put(self.link, place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::add_to;
+    use crate::op::testing::{Case, Matrix};
+
+    /// Both halves, the second one added to the first.
+    fn halves(tape: &mut Tape<'_>, input: &Var) -> Result<Var, Error> {
+        let half = input.tensor().rows() / 2;
+        let first = rows(tape, input, 0..half)?;
+        let second = rows(tape, input, half..2 * half)?;
+        let sum = add_to(first.tensor().clone().into_unshared()?, second.tensor())?;
+        struct Sum(usize, usize);
+        impl Backward for Sum {
+            fn name(&self) -> &'static str {
+                "sum"
+            }
+            fn backward(self: Box<Self>, gradient: Tensor, flow: &mut Flow<'_>) -> Result<(), Error> {
+                flow.give(Some(self.0), gradient.clone())?;
+                flow.give(Some(self.1), gradient)
+            }
+        }
+        let (Some(first), Some(second)) = (first.link(), second.link()) else { panic!("both are recorded") };
+        Ok(tape.push(sum, Some(Box::new(Sum(first, second)))))
+    }
+
+    #[test]
+    fn gradients_match_finite_differences() {
+        Case::new("rows").input(Matrix::random(5, 3, 1)).check_gradients(|tape, inputs, _| halves(tape, &inputs[0]));
+    }
+
+    #[test]
+    fn the_gpu_agrees_with_the_cpu() {
+        let case = Case::new("rows").element(Element::F32).input(Matrix::random(33, 100, 1));
+        case.compare_devices(|tape, inputs, _| halves(tape, &inputs[0]));
+    }
+}
