@@ -69,8 +69,8 @@ pub(crate) struct Occurrences {
 }
 
 impl Batch {
-    /// Packs sequences of token ids. The first token of each stands at `first_position`: zero for
-    /// most encoders, two for RoBERTa and MPNet.
+    /// Packs sequences of token ids. The first token of each stands at `first_position`; see
+    /// [`Batch::counting_past`] for encoders that count otherwise.
     ///
     /// # Errors
     /// If a sequence is empty or longer than [`LONGEST`].
@@ -78,6 +78,36 @@ impl Batch {
         device: &Device,
         sequences: impl IntoIterator<Item = &'a [u32]>,
         first_position: u32,
+    ) -> Result<Batch, Error> {
+        Batch::pack(device, sequences, |sequence, positions| {
+            positions.extend((0..sequence.len() as u32).map(|position| position + first_position));
+        })
+    }
+
+    /// Packs sequences of token ids whose positions are counted as RoBERTa and MPNet do: from one past
+    /// `padding`, each padding token in the text standing at `padding` itself and not being counted.
+    ///
+    /// # Errors
+    /// If a sequence is empty or longer than [`LONGEST`].
+    pub fn counting_past<'a>(
+        device: &Device,
+        sequences: impl IntoIterator<Item = &'a [u32]>,
+        padding: u32,
+    ) -> Result<Batch, Error> {
+        Batch::pack(device, sequences, |sequence, positions| {
+            let mut last = padding;
+            positions.extend(sequence.iter().map(|&id| {
+                let counts = id != padding;
+                last += u32::from(counts);
+                if counts { last } else { padding }
+            }));
+        })
+    }
+
+    fn pack<'a>(
+        device: &Device,
+        sequences: impl IntoIterator<Item = &'a [u32]>,
+        place: impl Fn(&[u32], &mut Vec<u32>),
     ) -> Result<Batch, Error> {
         let (mut ids, mut positions, mut offsets) = (Vec::new(), Vec::new(), vec![0]);
         for sequence in sequences {
@@ -88,7 +118,7 @@ impl Batch {
                 )));
             }
             ids.extend_from_slice(sequence);
-            positions.extend((0..sequence.len() as u32).map(|position| position + first_position));
+            place(sequence, &mut positions);
             offsets.push(ids.len() as u32);
         }
         let mut packed = Packed { ids, positions, offsets, on_gpu: None };
@@ -257,6 +287,12 @@ mod tests {
         let batch = Batch::new(&Device::cpu(), [&[1][..], &long], 0).unwrap();
         let expected = (vec![1, 0, 1, 64, 1, 128, 0, 0], 3, vec![0]);
         assert_eq!(batch.packed.tile_list(), expected, "long sequences come first");
+    }
+
+    #[test]
+    fn padding_in_a_text_is_not_counted() {
+        let batch = Batch::counting_past(&Device::cpu(), [&[0, 7, 1, 8, 1, 2][..], &[0, 2][..]], 1).unwrap();
+        assert_eq!(batch.positions(), [2, 3, 1, 4, 1, 5, 2, 3]);
     }
 
     #[test]

@@ -24,5 +24,12 @@ pub mod loss; // how far off: single numbers to go back from
 pub mod optimizer; // AdamW, one pass over all weights
 pub mod schedule; // how the learning rate goes up and down
 pub mod train; // the loop that every training shares
+pub mod weights; // safetensors, read and written
+pub mod encoder; // BERT-family encoders
+pub mod tokenizer; // text to token ids
+pub mod sentence; // texts to vectors
+
+#[cfg(test)]
+mod golden; // what Python computed
 
 pub use error::Error;

@@ -236,16 +236,19 @@ impl Parameters {
 
     /// A weight on the CPU as the right-hand side of a product.
     pub(crate) fn packed(&self, id: ParameterId, layout: Layout) -> Arc<Packed> {
-        let mut packed = self.packed.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = packed.entry((id, layout)).or_insert_with(|| {
-            let info = self.info(id);
-            let view = View::new(self.values(id), info.rows, info.columns);
-            Arc::new(Packed::new(match layout {
-                Layout::Plain => view,
-                Layout::Transposed => view.transposed(),
-            }))
-        });
-        Arc::clone(entry)
+        let kept = || self.packed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(packed) = kept().get(&(id, layout)) {
+            return Arc::clone(packed);
+        }
+        // Not under the lock: laying out is shared among threads, and one that waits for the others takes
+        // up other work meanwhile, which may come here too. Rather do it twice than wait for oneself.
+        let info = self.info(id);
+        let view = View::new(self.values(id), info.rows, info.columns);
+        let packed = Arc::new(Packed::new(match layout {
+            Layout::Plain => view,
+            Layout::Transposed => view.transposed(),
+        }));
+        Arc::clone(kept().entry((id, layout)).or_insert(packed))
     }
 
     /// Where a weight lies on the GPU in f32.

@@ -1,0 +1,81 @@
+//! What Python computed, for tests: see `testdata/`.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use safetensors::SafeTensors;
+
+/// The tiny encoders that are always there.
+pub(crate) const FAMILIES: [&str; 4] = ["bert", "distilbert", "mpnet", "roberta"];
+
+/// A folder or file of the test data.
+pub(crate) fn testdata(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name)
+}
+
+/// The folder of a tiny encoder.
+pub(crate) fn tiny(family: &str) -> PathBuf {
+    testdata("encoders").join(family)
+}
+
+/// The folder of a real encoder, or a word about its absence.
+pub(crate) fn real(name: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os("POLYTAG_ENCODERS").map(|folder| Path::new(&folder).join(name));
+    let found = folder.filter(|folder| folder.exists());
+    if found.is_none() {
+        skipped(&format!("{name}, for which POLYTAG_ENCODERS must name a folder that has it"));
+    }
+    found
+}
+
+/// Says that something is not tested: straight to the file, because the harness hides what passing
+/// tests print.
+pub(crate) fn skipped(what: &str) {
+    writeln!(std::io::stderr(), "skipped: {what}").ok();
+}
+
+/// The texts of a file with one `{"text": …}` a line.
+pub(crate) fn texts(name: &str) -> Vec<String> {
+    let lines = fs::read_to_string(testdata(name)).unwrap();
+    let text = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["text"].clone();
+    lines.lines().map(|line| text(line).as_str().unwrap().to_owned()).collect()
+}
+
+/// Tensors that Python wrote.
+pub(crate) struct Expected(Vec<u8>);
+
+impl Expected {
+    pub(crate) fn read(path: &Path) -> Expected {
+        Expected(fs::read(path).unwrap())
+    }
+
+    pub(crate) fn floats(&self, name: &str) -> Vec<f32> {
+        let file = SafeTensors::deserialize(&self.0).unwrap();
+        let data = file.tensor(name).unwrap().data().to_vec();
+        data.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect()
+    }
+
+    pub(crate) fn integers(&self, name: &str) -> Vec<u32> {
+        let file = SafeTensors::deserialize(&self.0).unwrap();
+        let data = file.tensor(name).unwrap().data().to_vec();
+        data.chunks_exact(8).map(|bytes| i64::from_le_bytes(bytes.try_into().unwrap()) as u32).collect()
+    }
+}
+
+/// Fails where two lists differ by more than `tolerance`.
+pub(crate) fn assert_close(found: &[f32], expected: &[f32], tolerance: f32, what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let most = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(most <= tolerance, "{what}: off by {most}");
+}
+
+/// Fails where two vectors point in different directions.
+pub(crate) fn assert_aligned(found: &[f32], expected: &[f32], dimension: usize, what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a * b)).sum::<f64>();
+    for (index, (a, b)) in found.chunks(dimension).zip(expected.chunks(dimension)).enumerate() {
+        let cosine = dot(a, b) / (dot(a, a) * dot(b, b)).sqrt();
+        assert!(cosine >= 0.999, "{what}, text {index}: cosine {cosine}");
+    }
+}
