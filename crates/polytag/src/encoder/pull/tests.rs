@@ -1,5 +1,8 @@
 //! Pulling, with a pip and a hub that are made up.
 
+// Helpers are test code too.
+#![allow(clippy::unwrap_used)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

