@@ -5,8 +5,7 @@ use std::process;
 
 use clap::{Args, value_parser};
 use polytag::data::{ReadOptions, Task};
-use polytag::metric::Watch;
-use polytag::progress::{Progress, Stop};
+use polytag::progress::{Progress, Stop, Watch};
 use polytag::storage::DEFAULT_MAX_LINE;
 
 use crate::progress::{self, ProgressStyle};

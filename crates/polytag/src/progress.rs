@@ -85,8 +85,15 @@ impl<'a> Stage<'a> {
 
     /// Takes note of one step.
     pub fn step(&self) {
-        if (self.steps.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(REPORTED) {
-            self.progress.report(Event::Advanced(REPORTED));
+        self.advance(1);
+    }
+
+    /// Takes note of so many steps at once.
+    pub fn advance(&self, steps: u64) {
+        let before = self.steps.fetch_add(steps, Ordering::Relaxed);
+        let passed = (before + steps) / REPORTED - before / REPORTED;
+        if passed > 0 {
+            self.progress.report(Event::Advanced(passed * REPORTED));
         }
     }
 
@@ -97,6 +104,14 @@ impl<'a> Stage<'a> {
         self.progress.report(Event::Finished);
         steps
     }
+}
+
+/// How a piece of work is watched and stopped.
+pub struct Watch<'a> {
+    /// Where to report.
+    pub progress: &'a dyn Progress,
+    /// Whether to end early.
+    pub stop: &'a Stop,
 }
 
 /// A flag, shared by clones, that asks work to end early.
@@ -132,16 +147,18 @@ mod tests {
     #[test]
     fn every_step_is_reported_once() {
         let heard = Heard::default();
-        let stage = Stage::start(&heard, "reading", Some(2001));
+        let stage = Stage::start(&heard, "reading", Some(4501));
         std::thread::scope(|scope| {
             for steps in [1500, 501] {
                 let stage = &stage;
                 scope.spawn(move || (0..steps).for_each(|_| stage.step()));
             }
         });
-        assert_eq!(stage.finish(), 2001);
-        let started = r#"Started { stage: "reading", total: Some(2001) }"#;
-        let expected = [started, "Advanced(1000)", "Advanced(1000)", "Advanced(1)", "Finished"];
+        stage.advance(2500);
+        assert_eq!(stage.finish(), 4501);
+        let started = r#"Started { stage: "reading", total: Some(4501) }"#;
+        let expected =
+            [started, "Advanced(1000)", "Advanced(1000)", "Advanced(2000)", "Advanced(501)", "Finished"];
         assert_eq!(*heard.0.lock().unwrap(), expected);
     }
 }

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use polytag::data::{ReadOptions, Split, Task};
 use polytag::method::{MethodConfig, TrainContext, fit};
-use polytag::metric::{EvaluationConfig, EvaluationPlan, Watch, evaluate};
-use polytag::progress::{Silent, Stop};
+use polytag::metric::{EvaluationConfig, EvaluationPlan, evaluate};
+use polytag::progress::{Silent, Stop, Watch};
 
 #[test]
 fn lexical_finds_concepts_it_was_never_shown() {

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use super::error::ArtifactError;
 use super::label_table;
-use super::manifest::{MANIFEST, Manifest, sha256_hex};
+use super::manifest::{MANIFEST, Manifest};
 use super::tensors::Tensors;
 use crate::data::LabelSpace;
-use crate::storage::{StorageError, read_bounded, require_folder};
+use crate::storage::{StorageError, read_bounded, require_folder, sha256_hex};
 
 /// No manifest is larger than this.
 const MAX_MANIFEST: u64 = 16 << 20;

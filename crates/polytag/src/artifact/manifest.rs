@@ -6,9 +6,9 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::error::ArtifactError;
+use crate::storage::sha256_hex;
 
 /// The manifest's file name.
 pub const MANIFEST: &str = "manifest.json";
@@ -110,16 +110,6 @@ impl Manifest {
         }
         Ok(manifest)
     }
-}
-
-/// The SHA-256 of `bytes` in hexadecimal.
-pub(super) fn sha256_hex(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
-
-/// Bytes in hexadecimal.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -10,10 +10,10 @@ use super::error::ArtifactError;
 use super::folder::ModelFolder;
 use super::label_log::{self, LabelLog};
 use super::label_table;
-use super::manifest::{MANIFEST, Manifest, StoredFile, hex, sha256_hex};
+use super::manifest::{MANIFEST, Manifest, StoredFile};
 use super::tensors::TensorsBuilder;
 use crate::data::LabelSpace;
-use crate::storage::{Compression, Existing, StagedFolder, StorageError};
+use crate::storage::{Compression, Existing, StagedFolder, StorageError, hex, sha256_hex};
 
 /// Where a model comes from.
 #[derive(Clone, Debug)]

@@ -17,7 +17,7 @@ use crate::data::{DataError, Document, Passage, Split, Task};
 use crate::ids::LabelId;
 use crate::index::Allowed;
 use crate::predict::{Ask, Predictor};
-use crate::progress::{Event, Progress, Stop};
+use crate::progress::{Event, Watch};
 
 /// Documents asked at once.
 const BATCH: usize = 1024;
@@ -77,14 +77,6 @@ pub fn evaluate(
     watch.progress.report(Event::Advanced(batch.len() as u64));
     watch.progress.report(Event::Finished);
     Ok(runner.evaluation.report(tally, without_gold))
-}
-
-/// How an evaluation is watched and stopped.
-pub struct Watch<'a> {
-    /// Where to report.
-    pub progress: &'a dyn Progress,
-    /// Whether to end early.
-    pub stop: &'a Stop,
 }
 
 /// A document to be asked, its labels by the model's positions.
@@ -185,7 +177,7 @@ mod tests {
     use crate::data::{Label, LabelSpace, ReadOptions};
     use crate::method::{LexicalConfig, LexicalModel};
     use crate::metric::EvaluationConfig;
-    use crate::progress::Silent;
+    use crate::progress::{Silent, Stop};
 
     fn report(labels: &[(&str, &str, u32)], documents: &str) -> Report {
         let dir = tempfile::tempdir().unwrap();

@@ -52,7 +52,7 @@ pub use case::Case;
 pub use config::{Cutoffs, EvaluationConfig, EvaluationPlan};
 pub use coverage::Coverage;
 pub use error::MetricError;
-pub use evaluate::{Watch, evaluate};
+pub use evaluate::evaluate;
 pub use evaluation::{Evaluation, EvaluationTally};
 pub use macro_average::MacroAverage;
 pub use ndcg::Ndcg;

@@ -10,7 +10,9 @@ mod open; // files, compressed or not
 mod lines; // their lines, one at a time
 mod metered; // how far a foreign parser has come
 mod staged; // whole or not at all
+mod checksum; // the same bytes as before
 
+pub(crate) use checksum::{hex, sha256_hex};
 pub use error::StorageError;
 pub use lines::{DEFAULT_MAX_LINE, Line, Lines};
 pub use metered::{Meter, Metered};

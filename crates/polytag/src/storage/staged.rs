@@ -76,14 +76,16 @@ impl StagedFolder {
         &self.target.named
     }
 
-    /// Starts the file `name` in the folder, compressed as its name says.
+    /// Starts the file `name` in the folder, compressed as its name says. Folders in the name are made.
     pub fn file(&self, name: &str) -> Result<Sink, StorageError> {
-        create_as(&self.staging.join(name), &self.target.named.join(name))
+        let (path, shown) = (self.staging.join(name), self.target.named.join(name));
+        fs::create_dir_all(parent_of(&path)).map_err(StorageError::io(&shown, "create"))?;
+        create_as(&path, &shown)
     }
 
     /// Puts the folder in its place.
     pub fn commit(mut self) -> Result<(), StorageError> {
-        sync_folder(&self.staging)?;
+        sync_folders(&self.staging)?;
         let Target { real, .. } = &self.target;
         // After an exchange the staging name holds the old folder, which goes when this is dropped.
         let placed =
@@ -242,6 +244,17 @@ pub(crate) fn sync_folder(folder: &Path) -> Result<(), StorageError> {
     Ok(())
 }
 
+/// Makes the names in a folder, and in the folders below it, durable.
+fn sync_folders(folder: &Path) -> Result<(), StorageError> {
+    for entry in fs::read_dir(folder).map_err(StorageError::io(folder, "read"))? {
+        let entry = entry.map_err(StorageError::io(folder, "read"))?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            sync_folders(&entry.path())?;
+        }
+    }
+    sync_folder(folder)
+}
+
 /// Swaps two folders, in one step where the system can.
 fn exchange(new: &Path, old: &Path) -> io::Result<()> {
     #[cfg(target_os = "linux")]
@@ -284,9 +297,11 @@ mod tests {
 
         let staged = StagedFolder::create(&target, Existing::Refuse, &[]).unwrap();
         staged.file("a.txt").unwrap().finish().unwrap();
+        staged.file("b/c.txt").unwrap().finish().unwrap();
         staged.commit().unwrap();
         assert_eq!(names(&dir.path().join("new")), ["out"]);
-        assert_eq!(names(&target), ["a.txt"]);
+        assert_eq!(names(&target), ["a.txt", "b"]);
+        assert_eq!(names(&target.join("b")), ["c.txt"]);
     }
 
     #[test]
