@@ -1,0 +1,177 @@
+//! How long a training step takes: an encoder with random weights, random tokens, InfoNCE between the
+//! halves of a batch, AdamW. The same as PyTorch is measured with, so that both can be told beside each
+//! other.
+
+use std::time::Instant;
+
+use crate::device::Device;
+use crate::encoder::{Encoder, EncoderConfig};
+use crate::error::{Bytes, Error};
+use crate::loss::info_nce;
+use crate::op::{self, Pooling};
+use crate::optimizer::{AdamW, Group};
+use crate::parameters::{Parameters, ParametersBuilder};
+use crate::random::Key;
+use crate::tape::{BackwardOptions, Tape};
+
+/// A step to be measured.
+#[derive(Clone, Debug)]
+pub struct TrainStep {
+    /// The encoder's shape. Dropout is as it says.
+    pub config: EncoderConfig,
+    /// Batches, gone through in turn: the length of each text. Each has an even number of texts.
+    pub batches: Vec<Vec<usize>>,
+    /// How many steps are measured, after as many batches as there are to warm up.
+    pub steps: usize,
+}
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct StepTimes {
+    /// The seconds of each step, the device waited for.
+    pub seconds: Vec<f64>,
+    /// How many tokens the measured steps had.
+    pub tokens: usize,
+    /// How many floating-point operations they did in matrix products and attention.
+    pub operations: f64,
+    /// The most memory that was in use.
+    pub peak_memory: Bytes,
+    /// The last loss, to see that something was learned.
+    pub loss: f32,
+}
+
+impl StepTimes {
+    /// The step in the middle, in milliseconds.
+    pub fn median_milliseconds(&self) -> f64 {
+        let mut seconds = self.seconds.clone();
+        seconds.sort_by(f64::total_cmp);
+        seconds.get(seconds.len() / 2).map_or(f64::NAN, |second| second * 1e3)
+    }
+
+    /// How many tokens were trained on in a second.
+    pub fn tokens_per_second(&self) -> f64 {
+        self.tokens as f64 / self.total()
+    }
+
+    /// How many floating-point operations were done in a second.
+    pub fn operations_per_second(&self) -> f64 {
+        self.operations / self.total()
+    }
+
+    fn total(&self) -> f64 {
+        self.seconds.iter().sum()
+    }
+}
+
+impl TrainStep {
+    /// Measures on a device.
+    ///
+    /// # Errors
+    /// If the shape or a length is not possible, or the device fails.
+    pub fn run(&self, device: &Device) -> Result<StepTimes, Error> {
+        let mut builder = ParametersBuilder::default();
+        let encoder = Encoder::random(self.config.clone(), Key::new(1), &mut builder)?;
+        let mut parameters = builder.build(device)?;
+        let group = Group { learning_rate: 2e-5, weight_decay: 0.01, ..Group::default() };
+        let mut optimizer = AdamW::new(&mut parameters, vec![group])?;
+        let texts: Vec<Vec<Vec<u32>>> = self.batches.iter().enumerate().map(|(i, b)| self.tokens(i, b)).collect();
+        let warm = self.batches.len().max(5);
+        let mut times = StepTimes {
+            seconds: Vec::new(),
+            tokens: 0,
+            operations: 0.0,
+            peak_memory: Bytes(0),
+            loss: f32::NAN,
+        };
+        for step in 0..warm + self.steps {
+            let which = step % texts.len();
+            device.synchronize()?;
+            let started = Instant::now();
+            let loss = one_step(&encoder, &mut parameters, &mut optimizer, (&texts[which], step))?;
+            device.synchronize()?;
+            if step >= warm {
+                times.seconds.push(started.elapsed().as_secs_f64());
+                times.tokens += self.batches[which].iter().sum::<usize>();
+                times.operations += self.operations(&self.batches[which]);
+            }
+            times.loss = loss.to_vec()?[0];
+        }
+        optimizer.settle()?;
+        times.peak_memory = device.peak_memory();
+        Ok(times)
+    }
+
+    fn tokens(&self, batch: usize, lengths: &[usize]) -> Vec<Vec<u32>> {
+        let key = Key::new(2).part(batch as u64);
+        let token = |row: usize, column: usize| {
+            1 + key.bits(row as u32, column as u32) % (self.config.vocabulary as u32 - 1)
+        };
+        let text = |(row, &length): (usize, &usize)| (0..length).map(|column| token(row, column)).collect();
+        lengths.iter().enumerate().map(text).collect()
+    }
+
+    /// Two for every number that a weight multiplies, and as many for attention's two products; the way
+    /// back costs twice the way forward.
+    fn operations(&self, lengths: &[usize]) -> f64 {
+        let EncoderConfig { hidden, inner, layers, .. } = self.config;
+        let weights = (4 * hidden * hidden + 2 * hidden * inner) as f64;
+        let of_text = |&length: &usize| 2.0 * length as f64 * (weights + 2.0 * (length * hidden) as f64);
+        3.0 * layers as f64 * lengths.iter().map(of_text).sum::<f64>()
+    }
+}
+
+fn one_step(
+    encoder: &Encoder,
+    parameters: &mut Parameters,
+    optimizer: &mut AdamW,
+    (texts, step): (&[Vec<u32>], usize),
+) -> Result<crate::tensor::Tensor, Error> {
+    let batch = encoder.batch(parameters.device(), texts.iter().map(Vec::as_slice))?;
+    let mut tape = Tape::training(parameters, Key::new(3).part(step as u64));
+    let states = encoder.forward(&mut tape, &batch, &[encoder.last()])?;
+    let pooled = op::pool(&mut tape, &states[0], &batch, Pooling::Mean)?;
+    let rows = op::normalise(&mut tape, &pooled)?;
+    let half = texts.len() / 2;
+    let anchors = op::rows(&mut tape, &rows, 0..half)?;
+    let positives = op::rows(&mut tape, &rows, half..2 * half)?;
+    let loss = info_nce(&mut tape, &anchors, &positives, 0.05)?;
+    drop((states, pooled, rows, anchors, positives));
+    tape.finish().backward(&[(&loss, 1.0 / half as f32)], parameters, BackwardOptions::default())?;
+    optimizer.step(parameters, 1.0, None)?;
+    Ok(loss.tensor().clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encoder::Family;
+    use crate::op::testing;
+
+    #[test]
+    fn steps_are_timed_and_learn_on_every_device() {
+        let config = EncoderConfig {
+            family: Family::Bert,
+            vocabulary: 50,
+            hidden: 64,
+            layers: 2,
+            heads: 2,
+            inner: 128,
+            positions: 32,
+            types: 0,
+            epsilon: 1e-12,
+            hidden_dropout: 0.0,
+            attention_dropout: 0.0,
+            padding: 0,
+            ends: None,
+        };
+        let step = TrainStep { config, batches: vec![vec![5, 9, 1, 30]], steps: 20 };
+        for device in testing::devices("the measured step") {
+            let first = TrainStep { steps: 0, ..step.clone() }.run(&device).unwrap();
+            let times = step.run(&device).unwrap();
+            assert_eq!((times.seconds.len(), times.tokens), (20, 20 * 45));
+            assert!(times.loss < first.loss, "{} {}", times.loss, first.loss);
+            let products = 3.0 * 2.0 * 2.0 * 45.0 * (4.0 * 64.0 * 64.0 + 2.0 * 64.0 * 128.0);
+            assert!(times.operations > 20.0 * products && times.operations < 21.0 * products);
+        }
+    }
+}
