@@ -2,6 +2,7 @@
 
 use crate::artifact::ArtifactError;
 use crate::data::DataError;
+use crate::encoder::EncoderError;
 use crate::method::MethodError;
 use crate::metric::MetricError;
 use crate::predict::PredictError;
@@ -25,6 +26,9 @@ pub enum Error {
     /// Reading, checking or importing a task.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// Finding or fetching an encoder.
+    #[error(transparent)]
+    Encoder(#[from] EncoderError),
     /// Fitting a method.
     #[error(transparent)]
     Method(#[from] MethodError),
@@ -44,6 +48,7 @@ impl Error {
     pub fn fault(&self) -> Fault {
         match self {
             Error::Storage(_) | Error::Data(_) | Error::Artifact(_) | Error::Metric(_) => Fault::User,
+            Error::Encoder(error) => error.fault(),
             Error::Method(error) => error.fault(),
             Error::Predict(error) => error.fault(),
         }
