@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use polytag::data::DataError;
+use polytag::encoder::EncoderError;
 use polytag::method::MethodError;
 use polytag::{Error, Fault};
 
@@ -52,6 +53,7 @@ fn exit_code(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<Error>() {
         Some(Error::Data(DataError::Stopped) | Error::Method(MethodError::Stopped)) => STOPPED,
         Some(Error::Method(MethodError::Data(DataError::Stopped))) => STOPPED,
+        Some(Error::Encoder(EncoderError::Stopped)) => STOPPED,
         Some(library) if library.fault() == Fault::User => USER,
         _ => OURS,
     }

@@ -5,6 +5,7 @@
 // This crate is where the program speaks.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod cache;
 mod commands;
 mod failure;
 mod output;
@@ -17,7 +18,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{completions, demo, evaluate, explain, fit, import, inspect, labels, predict, split};
+use commands::{
+    completions, demo, encoders, evaluate, explain, fit, import, inspect, labels, predict, split,
+};
 use settings::{Session, Settings};
 
 /// Tag any text with the right labels out of a very large label set that keeps changing.
@@ -55,6 +58,7 @@ enum Command {
     Evaluate(evaluate::Evaluate),
     Explain(explain::Explain),
     Labels(labels::Labels),
+    Encoders(encoders::Encoders),
     Completions(completions::Completions),
 }
 
@@ -74,6 +78,7 @@ fn main() -> ExitCode {
         Command::Evaluate(command) => command.run(&session),
         Command::Explain(command) => command.run(&session),
         Command::Labels(command) => command.run(&session),
+        Command::Encoders(command) => command.run(&session),
         Command::Completions(command) => command.run::<Arguments>(),
     };
     match done {

@@ -2,6 +2,7 @@
 
 pub(crate) mod completions;
 pub(crate) mod demo;
+pub(crate) mod encoders;
 pub(crate) mod evaluate;
 pub(crate) mod explain;
 pub(crate) mod fit;
