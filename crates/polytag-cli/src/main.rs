@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{completions, demo, evaluate, explain, fit, import, inspect, labels, predict, split};
+use commands::{bench, completions, demo, evaluate, explain, fit, import, inspect, labels, predict, split};
 use settings::{Session, Settings};
 
 /// Tag any text with the right labels out of a very large label set that keeps changing.
@@ -55,6 +55,7 @@ enum Command {
     Evaluate(evaluate::Evaluate),
     Explain(explain::Explain),
     Labels(labels::Labels),
+    Bench(bench::Bench),
     Completions(completions::Completions),
 }
 
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         Command::Evaluate(command) => command.run(&session),
         Command::Explain(command) => command.run(&session),
         Command::Labels(command) => command.run(&session),
+        Command::Bench(command) => command.run(&session),
         Command::Completions(command) => command.run::<Arguments>(),
     };
     match done {

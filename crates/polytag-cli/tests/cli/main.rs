@@ -16,6 +16,7 @@ mod predict; // documents in, labels out
 mod evaluate; // how good it is
 mod labels; // what a model can answer with
 mod explain; // why it answers
+mod bench; // how fast it is
 mod help; // what there is to type
 mod bad_input; // what people get wrong
 mod damage; // what disks and copies get wrong
