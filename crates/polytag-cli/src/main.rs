@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    completions, demo, encoders, evaluate, explain, fit, import, inspect, labels, predict, split,
+    bench, completions, demo, encoders, evaluate, explain, fit, import, inspect, labels, predict, split,
 };
 use settings::{Session, Settings};
 
@@ -59,6 +59,7 @@ enum Command {
     Explain(explain::Explain),
     Labels(labels::Labels),
     Encoders(encoders::Encoders),
+    Bench(bench::Bench),
     Completions(completions::Completions),
 }
 
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
         Command::Explain(command) => command.run(&session),
         Command::Labels(command) => command.run(&session),
         Command::Encoders(command) => command.run(&session),
+        Command::Bench(command) => command.run(&session),
         Command::Completions(command) => command.run::<Arguments>(),
     };
     match done {

@@ -257,19 +257,26 @@ impl Packed {
     }
 }
 
-/// The different values, where each one's places start, and the places grouped by value.
+/// The different values, where each one's places start, and the places grouped by value. Counted, not
+/// sorted: a device that waits for the next batch waits for this.
 fn occurrences(values: &[u32]) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
-    let mut places: Vec<u32> = (0..values.len() as u32).collect();
-    places.sort_by_key(|&place| values[place as usize]);
-    let (mut distinct, mut starts) = (Vec::new(), Vec::new());
-    for (rank, &place) in places.iter().enumerate() {
-        let value = values[place as usize];
-        if distinct.last() != Some(&value) {
-            distinct.push(value);
-            starts.push(rank as u32);
-        }
+    let range = values.iter().max().map_or(0, |&most| most as usize + 1);
+    let mut next = vec![0u32; range];
+    for &value in values {
+        next[value as usize] += 1;
     }
-    starts.push(values.len() as u32);
+    let (mut distinct, mut starts, mut start) = (Vec::new(), Vec::new(), 0);
+    for (value, next) in next.iter_mut().enumerate().filter(|(_, count)| **count > 0) {
+        distinct.push(value as u32);
+        starts.push(start);
+        start += std::mem::replace(next, start);
+    }
+    starts.push(start);
+    let mut places = vec![0; values.len()];
+    for (place, &value) in values.iter().enumerate() {
+        places[next[value as usize] as usize] = place as u32;
+        next[value as usize] += 1;
+    }
     (distinct, starts, places)
 }
 

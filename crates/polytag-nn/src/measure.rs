@@ -4,6 +4,7 @@
 
 use std::time::Instant;
 
+use crate::batch::Batch;
 use crate::device::Device;
 use crate::encoder::{Encoder, EncoderConfig};
 use crate::error::{Bytes, Error};
@@ -13,6 +14,7 @@ use crate::optimizer::{AdamW, Group};
 use crate::parameters::{Parameters, ParametersBuilder};
 use crate::random::Key;
 use crate::tape::{BackwardOptions, Tape};
+use crate::tensor::Tensor;
 
 /// A step to be measured.
 #[derive(Clone, Debug)]
@@ -74,7 +76,12 @@ impl TrainStep {
         let mut parameters = builder.build(device)?;
         let group = Group { learning_rate: 2e-5, weight_decay: 0.01, ..Group::default() };
         let mut optimizer = AdamW::new(&mut parameters, vec![group])?;
-        let texts: Vec<Vec<Vec<u32>>> = self.batches.iter().enumerate().map(|(i, b)| self.tokens(i, b)).collect();
+        // Made beforehand, as a training makes them while the device is busy with the step before.
+        let batches = self.batches.iter().enumerate().map(|(index, lengths)| {
+            let texts = self.tokens(index, lengths);
+            encoder.batch(device, texts.iter().map(Vec::as_slice))
+        });
+        let batches = batches.collect::<Result<Vec<Batch>, Error>>()?;
         let warm = self.batches.len().max(5);
         let mut times = StepTimes {
             seconds: Vec::new(),
@@ -84,10 +91,10 @@ impl TrainStep {
             loss: f32::NAN,
         };
         for step in 0..warm + self.steps {
-            let which = step % texts.len();
+            let which = step % batches.len();
             device.synchronize()?;
             let started = Instant::now();
-            let loss = one_step(&encoder, &mut parameters, &mut optimizer, (&texts[which], step))?;
+            let loss = one_step(&encoder, &mut parameters, &mut optimizer, (&batches[which], step))?;
             device.synchronize()?;
             if step >= warm {
                 times.seconds.push(started.elapsed().as_secs_f64());
@@ -124,14 +131,13 @@ fn one_step(
     encoder: &Encoder,
     parameters: &mut Parameters,
     optimizer: &mut AdamW,
-    (texts, step): (&[Vec<u32>], usize),
-) -> Result<crate::tensor::Tensor, Error> {
-    let batch = encoder.batch(parameters.device(), texts.iter().map(Vec::as_slice))?;
+    (batch, step): (&Batch, usize),
+) -> Result<Tensor, Error> {
     let mut tape = Tape::training(parameters, Key::new(3).part(step as u64));
-    let states = encoder.forward(&mut tape, &batch, &[encoder.last()])?;
-    let pooled = op::pool(&mut tape, &states[0], &batch, Pooling::Mean)?;
+    let states = encoder.forward(&mut tape, batch, &[encoder.last()])?;
+    let pooled = op::pool(&mut tape, &states[0], batch, Pooling::Mean)?;
     let rows = op::normalise(&mut tape, &pooled)?;
-    let half = texts.len() / 2;
+    let half = batch.len() / 2;
     let anchors = op::rows(&mut tape, &rows, 0..half)?;
     let positives = op::rows(&mut tape, &rows, half..2 * half)?;
     let loss = info_nce(&mut tape, &anchors, &positives, 0.05)?;

@@ -106,6 +106,11 @@ impl TopK {
         Ok(())
     }
 
+    /// The worst of the entries kept, once there are `k`: a new one must be better.
+    pub fn worst(&self) -> Option<Scored> {
+        if self.heap.len() < self.k { None } else { self.heap.peek().map(|worst| worst.0) }
+    }
+
     /// What was kept, best first.
     pub fn into_ranking(self) -> Ranking {
         let mut entries: Vec<Scored> = self.heap.into_iter().map(|worst| worst.0).collect();
@@ -158,6 +163,18 @@ mod tests {
     fn nothing_is_kept_of_nothing() {
         assert!(Ranking::new(vec![], 5).unwrap().is_empty());
         assert!(Ranking::new(vec![scored(1, 1.0)], 0).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_worst_is_known_once_there_are_enough() {
+        let mut top = TopK::new(2);
+        let mut worst = Vec::new();
+        for (label, score) in [(0, 1.0), (1, 3.0), (2, 2.0), (3, 0.5)] {
+            top.push(scored(label, score)).unwrap();
+            worst.push(top.worst());
+        }
+        assert_eq!(worst, [None, Some(scored(0, 1.0)), Some(scored(2, 2.0)), Some(scored(2, 2.0))]);
+        assert_eq!(TopK::new(0).worst(), None);
     }
 
     proptest! {

@@ -1,5 +1,6 @@
-//! One file a command: its arguments, what it does, what it prints.
+//! One file or folder a command: its arguments, what it does, what it prints.
 
+pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod encoders;

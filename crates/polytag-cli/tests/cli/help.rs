@@ -30,7 +30,10 @@ fn every_command_shows_an_example() {
     for action in listed(&lab.run("encoders --help").done(), "Commands:") {
         commands.push(format!("encoders {action}"));
     }
-    assert!(commands.len() >= 25, "{commands:?}");
+    for part in listed(&lab.run("bench --help").done(), "Commands:") {
+        commands.push(format!("bench {part}"));
+    }
+    assert!(commands.len() >= 27, "{commands:?}");
     for command in commands {
         let help = lab.run(&format!("{command} --help")).done();
         let examples = help.split_once("Example").unwrap_or_else(|| panic!("{command} shows no example")).1;

@@ -1,5 +1,6 @@
 //! Writing a model folder.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use super::label_table;
 use super::manifest::{MANIFEST, Manifest, StoredFile};
 use super::tensors::TensorsBuilder;
 use crate::data::LabelSpace;
-use crate::storage::{Compression, Existing, StagedFolder, StorageError, hex, sha256_hex};
+use crate::storage::{Compression, Existing, StagedFolder, StorageError, hex};
 
 /// Where a model comes from.
 #[derive(Clone, Debug)]
@@ -54,18 +55,28 @@ impl ModelWriter {
     /// # Panics
     /// When the name ends as those of compressed files do.
     pub fn file(&mut self, name: &str, bytes: &[u8]) -> Result<(), ArtifactError> {
+        self.parts(name, &[bytes.into()])
+    }
+
+    /// Writes the file `name` from its parts, one after the other.
+    fn parts(&mut self, name: &str, parts: &[Cow<'_, [u8]>]) -> Result<(), ArtifactError> {
         assert_eq!(
             Compression::from_name(name.as_ref()),
             Compression::Plain,
             "files of a model are kept plain"
         );
         let mut sink = self.folder.file(name)?;
-        sink.write(bytes)?;
+        let (mut hasher, mut bytes) = (Sha256::new(), 0);
+        for part in parts {
+            sink.write(part)?;
+            hasher.update(part);
+            bytes += part.len() as u64;
+        }
         sink.finish()?;
         self.manifest.files.push(StoredFile {
             name: name.to_owned(),
-            bytes: bytes.len() as u64,
-            sha256: sha256_hex(bytes),
+            bytes,
+            sha256: hex(&hasher.finalize()),
         });
         Ok(())
     }
@@ -79,11 +90,11 @@ impl ModelWriter {
 
     /// Writes the file `name` in the safetensors format.
     pub fn tensors(&mut self, name: &str, tensors: &TensorsBuilder<'_>) -> Result<(), ArtifactError> {
-        let bytes = tensors.to_bytes().map_err(|error| ArtifactError::Damaged {
+        let parts = tensors.parts().map_err(|error| ArtifactError::Damaged {
             path: self.folder.target().join(name),
             problem: error.to_string(),
         })?;
-        self.file(name, &bytes)
+        self.parts(name, &parts)
     }
 
     /// Writes the manifest and puts the folder in its place.

@@ -2,56 +2,77 @@
 //!
 //! Label vectors enter by position and can be added and removed at any time; a query leaves as the
 //! best `k` labels, exactly, out of all of them or an allowed part. A sparse query is answered by
-//! [`Inverted`].
+//! [`Inverted`], a dense one by a [`LabelIndex`], of which [`Exact`] is one.
 
+mod allowed; // sets of labels
+mod error; // why a vector is not taken or a query not answered
 mod inverted; // sparse, exact
+mod rows; // dense vectors by position, in 32 or 16 bits
+mod kernel; // products of vectors, by instruction set
+mod exact; // dense, exact
 
+#[cfg(test)]
+mod exact_tests;
+
+pub use allowed::Allowed;
+pub use error::IndexError;
+pub use exact::Exact;
 pub use inverted::{FormEntry, Inverted, Query, SearchScratch};
+pub use rows::{Precision, Rows};
 
 use crate::ids::LabelId;
+use crate::ranking::Ranking;
 
-/// A set of labels that may be answered with.
+/// Labels by dense vectors: the score of a label for a query is their inner product.
+///
+/// Labels are known by their position, which is theirs for life: a label that is removed leaves it
+/// empty. The score of a label depends on the query and its own vector alone, to the last bit: not on
+/// other labels, other queries of the batch, or the number of threads.
 ///
 /// ```
-/// use polytag::{ids::LabelId, index::Allowed};
-/// let allowed: Allowed = [LabelId(2), LabelId(7)].into_iter().collect();
-/// assert!(allowed.contains(LabelId(7)) && !allowed.contains(LabelId(3)));
+/// use polytag::ids::LabelId;
+/// use polytag::index::{Allowed, Exact, LabelIndex, Precision};
+///
+/// let mut index: Box<dyn LabelIndex> = Box::new(Exact::new(2, Precision::F32)?);
+/// index.set(LabelId(0), &[1.0, 0.0])?;
+/// index.set(LabelId(1), &[0.0, 1.0])?;
+/// index.set(LabelId(2), &[0.6, 0.8])?;
+///
+/// // Two queries at once: the label vectors are read from memory once.
+/// let rankings = index.search(&[1.0, 0.0, 0.0, 1.0], 2, None)?;
+/// assert_eq!(rankings[0].labels().collect::<Vec<_>>(), [LabelId(0), LabelId(2)]);
+/// assert_eq!(rankings[1].labels().collect::<Vec<_>>(), [LabelId(1), LabelId(2)]);
+///
+/// index.remove(LabelId(0));
+/// let allowed: Allowed = [LabelId(0), LabelId(1)].into_iter().collect();
+/// let rankings = index.search(&[1.0, 0.0], 2, Some(&allowed))?;
+/// assert_eq!(rankings[0].labels().collect::<Vec<_>>(), [LabelId(1)]);
+/// # Ok::<(), polytag::index::IndexError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Allowed {
-    bits: Vec<u64>,
-    count: usize,
-}
+pub trait LabelIndex: Send + Sync {
+    /// How many numbers a vector has.
+    fn dim(&self) -> usize;
 
-impl Allowed {
-    /// Whether a label is in the set.
-    pub fn contains(&self, label: LabelId) -> bool {
-        self.bits.get(label.index() / 64).is_some_and(|word| word >> (label.index() % 64) & 1 == 1)
+    /// How many labels have a vector.
+    fn len(&self) -> usize;
+
+    /// Whether no label has a vector.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
-    /// How many labels are in the set.
-    pub fn len(&self) -> usize {
-        self.count
-    }
+    /// Gives a label its vector, in place of the one it had. After an error nothing has changed.
+    fn set(&mut self, label: LabelId, vector: &[f32]) -> Result<(), IndexError>;
 
-    /// Whether the set is empty.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-}
+    /// Takes a label out, if it is there.
+    fn remove(&mut self, label: LabelId);
 
-impl FromIterator<LabelId> for Allowed {
-    fn from_iter<T: IntoIterator<Item = LabelId>>(labels: T) -> Allowed {
-        let mut set = Allowed::default();
-        for label in labels {
-            let word = label.index() / 64;
-            if word >= set.bits.len() {
-                set.bits.resize(word + 1, 0);
-            }
-            let bit = 1 << (label.index() % 64);
-            set.count += usize::from(set.bits[word] & bit == 0);
-            set.bits[word] |= bit;
-        }
-        set
-    }
+    /// The best `k` labels of each query, out of `allowed` or of all. `queries` lie end to end, so
+    /// that their number is a whole multiple of [`dim`](LabelIndex::dim).
+    fn search(
+        &self,
+        queries: &[f32],
+        k: usize,
+        allowed: Option<&Allowed>,
+    ) -> Result<Vec<Ranking>, IndexError>;
 }

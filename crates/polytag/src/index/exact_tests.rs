@@ -1,0 +1,245 @@
+//! [`Exact`] against what a plain sum in 64 bits finds, on every instruction set there is.
+
+use proptest::prelude::*;
+
+use super::kernel::Instructions;
+use super::*;
+use crate::ranking::Scored;
+
+/// Vectors by position, none where there is no label.
+type Vectors = Vec<Option<Vec<f32>>>;
+
+fn index(vectors: &Vectors, dim: usize, precision: Precision) -> Exact {
+    let mut index = Exact::new(dim, precision).unwrap();
+    for (position, vector) in vectors.iter().enumerate() {
+        if let Some(vector) = vector {
+            index.set(LabelId::from_index(position), vector).unwrap();
+        }
+    }
+    index
+}
+
+/// The scores in 64 bits, of the labels that may be answered with.
+fn by_hand(vectors: &Vectors, query: &[f32], allowed: Option<&Allowed>) -> Vec<(LabelId, f64)> {
+    // A plain sum starts from -0.0.
+    let product = |vector: &Vec<f32>| {
+        vector.iter().zip(query).fold(0.0, |sum, (&a, &b)| sum + f64::from(a) * f64::from(b))
+    };
+    let labels = vectors.iter().enumerate().map(|(position, vector)| (LabelId::from_index(position), vector));
+    labels
+        .filter(|(label, _)| allowed.is_none_or(|allowed| allowed.contains(*label)))
+        .filter_map(|(label, vector)| Some((label, product(vector.as_ref()?))))
+        .collect()
+}
+
+/// Numbers that 64, 32 and 16 bits agree on, products and sums too; ties are many.
+fn whole_number() -> impl Strategy<Value = f32> + Clone {
+    (-4i8..=4).prop_map(f32::from)
+}
+
+fn vectors(dim: usize, number: impl Strategy<Value = f32> + Clone) -> impl Strategy<Value = Vectors> {
+    prop::collection::vec(prop::option::weighted(0.8, prop::collection::vec(number, dim)), 0..90)
+}
+
+/// A case of everything: dimensions, vectors, queries, k, allowed labels.
+fn case(
+    number: impl Strategy<Value = f32> + Clone,
+) -> impl Strategy<Value = (usize, Vectors, Vec<f32>, usize, Option<Allowed>)> {
+    (1usize..40, 0usize..40).prop_flat_map(move |(dim, queries)| {
+        let some = prop::collection::vec(0u32..100, 0..60);
+        let allowed = prop::option::of(some.prop_map(|some| some.into_iter().map(LabelId).collect()));
+        let queries = prop::collection::vec(number.clone(), dim * queries);
+        (Just(dim), vectors(dim, number.clone()), queries, 0usize..110, allowed)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Where sums are exact, so is the ranking: ties, holes, subsets and all.
+    #[test]
+    fn the_best_are_found((dim, vectors, queries, k, allowed) in case(whole_number())) {
+        let expected: Vec<Ranking> = queries
+            .chunks(dim)
+            .map(|query| {
+                let scores = by_hand(&vectors, query, allowed.as_ref()).into_iter();
+                let scored = scores.map(|(label, score)| Scored { label, score: score as f32 }).collect();
+                Ranking::new(scored, k).unwrap()
+            })
+            .collect();
+        for precision in [Precision::F32, Precision::F16] {
+            for instructions in Instructions::available() {
+                let index = index(&vectors, dim, precision).with_instructions(instructions);
+                prop_assert_eq!(index.search(&queries, k, allowed.as_ref()).unwrap(), expected.clone());
+            }
+        }
+    }
+
+    /// Where sums are rounded, scores are close to the true ones and the same bits everywhere.
+    #[test]
+    fn scores_are_close_and_the_same_everywhere((dim, vectors, queries, _, allowed) in case(-1.0f32..1.0)) {
+        for (precision, tolerance) in [(Precision::F32, 1e-7), (Precision::F16, 5e-4)] {
+            let tolerance = tolerance * dim as f64;
+            let mut all = Vec::new();
+            for instructions in Instructions::available() {
+                let index = index(&vectors, dim, precision).with_instructions(instructions);
+                all.push(index.search(&queries, vectors.len(), allowed.as_ref()).unwrap());
+            }
+            for (query, ranking) in queries.chunks(dim).zip(&all[0]) {
+                let expected = by_hand(&vectors, query, allowed.as_ref());
+                prop_assert_eq!(ranking.len(), expected.len());
+                for entry in ranking.entries() {
+                    let (_, score) = expected.iter().find(|(label, _)| *label == entry.label).unwrap();
+                    prop_assert!((score - f64::from(entry.score)).abs() <= tolerance);
+                }
+            }
+            prop_assert!(all.iter().all(|rankings| *rankings == all[0]));
+        }
+    }
+
+    /// A query alone, a label alone: the score is the same as in company.
+    #[test]
+    fn company_changes_nothing((dim, vectors, queries, k, allowed) in case(-1.0f32..1.0)) {
+        let index = index(&vectors, dim, Precision::F32);
+        let together = index.search(&queries, k, allowed.as_ref()).unwrap();
+        for (query, ranking) in queries.chunks(dim).zip(&together) {
+            prop_assert_eq!(&index.search(query, k, allowed.as_ref()).unwrap()[0], ranking);
+            for entry in ranking.entries() {
+                let alone = index.search(query, 1, Some(&[entry.label].into_iter().collect())).unwrap();
+                prop_assert_eq!(alone[0].entries(), [*entry]);
+            }
+        }
+    }
+
+    /// However an index came about, its answers follow from what is in it.
+    #[test]
+    fn history_changes_nothing(first in vectors(5, -1.0f32..1.0), second in vectors(5, -1.0f32..1.0)) {
+        let mut changed = index(&first, 5, Precision::F16);
+        for position in 0..first.len().max(second.len()) {
+            let label = LabelId::from_index(position);
+            match second.get(position).cloned().flatten() {
+                Some(vector) => changed.set(label, &vector).unwrap(),
+                None => changed.remove(label),
+            }
+        }
+        let fresh = index(&second, 5, Precision::F16);
+        prop_assert_eq!(changed.len(), fresh.len());
+        prop_assert_eq!(changed.labels(), fresh.labels());
+        let queries = [0.5, -0.25, 1.0, 0.0, 0.125, -1.0, 2.0, 0.0, 0.5, 0.5];
+        prop_assert_eq!(changed.search(&queries, 20, None).unwrap(), fresh.search(&queries, 20, None).unwrap());
+        let again = Exact::from_rows(5, changed.rows().clone(), changed.labels().clone()).unwrap();
+        prop_assert_eq!(again.search(&queries, 20, None).unwrap(), fresh.search(&queries, 20, None).unwrap());
+    }
+}
+
+/// Numbers that look random, from -1 to 1.
+fn noise(len: usize, seed: u32) -> Vec<f32> {
+    let key = polytag_nn::random::Key::new(seed.into());
+    (0..len).map(|place| key.uniform(0, place as u32) * 2.0 - 1.0).collect()
+}
+
+#[test]
+fn threads_change_nothing() {
+    let (dim, labels) = (33, 5000);
+    let vectors: Vectors =
+        noise(labels * dim, 1).chunks(dim).map(|vector| (vector[0] < 0.9).then(|| vector.to_vec())).collect();
+    // More queries than one walk takes.
+    let queries = noise(300 * dim, 2);
+    for precision in [Precision::F32, Precision::F16] {
+        let index = index(&vectors, dim, precision);
+        let search = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| index.search(&queries, 50, None).unwrap())
+        };
+        let alone = search(1);
+        assert_eq!(alone, search(3));
+        assert_eq!(alone.len(), 300);
+        let single: Vec<Ranking> =
+            queries.chunks(dim).flat_map(|query| index.search(query, 50, None).unwrap()).collect();
+        assert_eq!(alone, single);
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused_by_name() {
+    let mut index = Exact::new(2, Precision::F16).unwrap();
+    index.set(LabelId(7), &[1.0, 2.0]).unwrap();
+    let message = |refused: Result<(), IndexError>| refused.unwrap_err().to_string();
+    for (vector, part) in [
+        (&[f32::NAN, 0.0][..], "label 7: number 0 of its vector is NaN"),
+        (&[0.0, f32::INFINITY], "label 7: number 1 of its vector is inf"),
+        (&[0.0, 70000.0], "is 70000, and 16 bits hold finite numbers up to 65504"),
+        (&[0.0; 3], "label 7: its vector holds 3 numbers, and this index holds vectors of 2"),
+    ] {
+        let told = message(index.set(LabelId(7), vector));
+        assert!(told.contains(part), "{told}");
+    }
+    // The label still has the vector it had.
+    assert_eq!(index.search(&[1.0, 1.0], 1, None).unwrap()[0].entries()[0].score, 3.0);
+    assert!(message(index.search(&[1.0; 3], 1, None).map(drop)).contains("no whole number of queries"));
+    assert!(
+        message(index.search(&[1.0, 1.0, 0.0, f32::NAN], 1, None).map(drop)).contains("query 1: number 1")
+    );
+    assert_eq!(Exact::new(0, Precision::F32).unwrap_err(), IndexError::NoDimensions);
+}
+
+#[test]
+fn vectors_from_a_file_are_checked() {
+    let rows = |numbers: &[f32]| Rows::F32(numbers.to_vec());
+    let of = |numbers: &[f32], labels| Exact::from_rows(2, rows(numbers), Allowed::first(labels)).map(drop);
+    assert_eq!(of(&[1.0; 4], 2), Ok(()));
+    assert_eq!(of(&[1.0; 4], 1), Ok(()));
+    assert!(matches!(of(&[1.0; 4], 3), Err(IndexError::Shape { .. })));
+    assert!(matches!(of(&[1.0; 3], 1), Err(IndexError::Shape { .. })));
+    let error = of(&[1.0, 1.0, 1.0, f32::NAN], 2).unwrap_err();
+    assert!(error.to_string().contains("label 1: number 1"), "{error}");
+}
+
+#[test]
+fn a_score_beyond_all_numbers_is_an_error_that_names_the_label() {
+    for instructions in Instructions::available() {
+        for sign in [1.0, -1.0] {
+            let mut index = Exact::new(2, Precision::F32).unwrap().with_instructions(instructions);
+            (0..40).for_each(|label| index.set(LabelId(label), &[f32::from(label as u8), 0.0]).unwrap());
+            index.set(LabelId(30), &[sign * f32::MAX, f32::MAX]).unwrap();
+            for (query, fine) in [([2.0, 0.0], false), ([2.0, -2.0], false), ([0.5, 0.0], true)] {
+                let found = index.search(&query, 3, None);
+                match found {
+                    Ok(_) => assert!(fine),
+                    Err(IndexError::Score(error)) => assert!(!fine && error.label == LabelId(30)),
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            // A label that may not be answered with cannot fail.
+            let others: Allowed = (0..30).map(LabelId).collect();
+            assert_eq!(index.search(&[2.0, 0.0], 3, Some(&others)).unwrap()[0].len(), 3);
+        }
+    }
+}
+
+#[test]
+fn zero_has_one_sign() {
+    for instructions in Instructions::available() {
+        let mut index = Exact::new(1, Precision::F32).unwrap().with_instructions(instructions);
+        index.set(LabelId(0), &[-1e-30]).unwrap();
+        index.set(LabelId(1), &[0.0]).unwrap();
+        let rankings = index.search(&[1e-30], 2, None).unwrap();
+        assert_eq!(rankings[0].labels().collect::<Vec<_>>(), [LabelId(0), LabelId(1)]);
+        assert!(rankings[0].entries().iter().all(|entry| entry.score.to_bits() == 0));
+    }
+}
+
+#[test]
+fn a_vector_that_no_memory_can_hold_is_refused() {
+    let mut index = Exact::new(1 << 40, Precision::F32).unwrap();
+    assert!(matches!(index.reserve(1 << 20), Err(IndexError::Memory { .. })));
+    assert!(matches!(index.reserve(usize::MAX), Err(IndexError::Memory { .. })));
+}
+
+#[test]
+fn an_empty_index_answers_with_nothing() {
+    let index = Exact::new(3, Precision::F32).unwrap();
+    assert!(index.is_empty());
+    assert!(index.search(&[1.0; 6], 5, None).unwrap().iter().all(Ranking::is_empty));
+    assert!(index.search(&[], 5, None).unwrap().is_empty());
+}
