@@ -5,6 +5,7 @@
 //! here and nowhere else.
 
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -167,6 +168,25 @@ impl Tokenizer {
         }
     }
 
+    /// The token ids of a text, as [`Tokenizer::encode`] gives them, and the bytes of title and text, joined
+    /// by a line end, that each stands for; none for special tokens.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn pieces(&self, text: Text<'_>, max_tokens: usize) -> Result<(Vec<u32>, Vec<Range<usize>>), Error> {
+        let ids = self.encode(&[text], max_tokens)?.remove(0);
+        let joined = text.joined();
+        let words = ids.len() - self.ends.0.len() - self.ends.1.len();
+        let encoding = self
+            .inner
+            .encode(joined.as_ref(), false)
+            .map_err(|problem| Error::Unfit(format!("a text cannot be made into tokens: {problem}")))?;
+        let mut ranges = vec![0..0; self.ends.0.len()];
+        ranges.extend(encoding.get_offsets().iter().take(words).map(|&(start, end)| start..end));
+        ranges.resize(ids.len(), 0..0);
+        Ok((ids, ranges))
+    }
+
     /// Writes the files it came from into a folder, byte for byte.
     pub fn write(&self, folder: &Path) -> Result<(), Error> {
         for (name, bytes) in &self.files {
@@ -273,6 +293,16 @@ mod tests {
         let cut = &tokenizer.encode(&[Text::new(&long)], 10).unwrap()[0];
         assert_eq!((cut.len(), cut[9]), (10, tokenizer.ends.1[0]));
         assert!(tokenizer.encode(&[], 2).unwrap_err().to_string().contains("max_tokens"));
+    }
+
+    #[test]
+    fn pieces_are_tokens_with_their_places() {
+        let tokenizer = Tokenizer::read(&folder("bert")).unwrap();
+        let text = Text { title: Some("the"), text: "cat the" };
+        let (ids, ranges) = tokenizer.pieces(text, 64).unwrap();
+        assert_eq!(ids, tokenizer.encode(&[text], 64).unwrap()[0]);
+        assert_eq!(ranges, [0..0, 0..3, 4..7, 8..11, 0..0]);
+        assert_eq!(tokenizer.pieces(text, 4).unwrap().1.len(), 4);
     }
 
     #[test]

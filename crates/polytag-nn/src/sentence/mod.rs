@@ -164,6 +164,37 @@ impl SentenceEncoder {
         Ok(vectors)
     }
 
+    /// How much each piece of a text has to do with the inner product of the text's vector and another
+    /// one: the bytes of title and text, joined by a line end, and the share, which may be negative. The
+    /// shares add up to the inner product. Special tokens, and the first token where it alone is the
+    /// vector, stand for no bytes.
+    ///
+    /// # Errors
+    /// As [`SentenceEncoder::encode`].
+    pub fn shares(&self, text: Text<'_>, other: &[f32]) -> Result<Vec<(Range<usize>, f32)>, Error> {
+        let (ids, ranges) = self.tokenizer.pieces(text, self.settings.max_tokens)?;
+        let batch = self.encoder.batch(self.parameters.device(), [&ids[..]])?;
+        let mut tape = Tape::inference(&self.parameters);
+        let states = self.encoder.forward(&mut tape, &batch, &[self.encoder.last()])?;
+        let states = states[0].tensor().to_vec()?;
+        let rows: Vec<&[f32]> = states.chunks_exact(self.dimension()).collect();
+        let used = match self.settings.pooling {
+            Pooling::Mean => &rows[..],
+            Pooling::Cls => &rows[..1],
+        };
+        let mut length = 1.0;
+        if self.settings.normalise {
+            let mean = |column: usize| used.iter().map(|row| f64::from(row[column])).sum::<f64>();
+            let squares = (0..self.dimension()).map(|column| (mean(column) / used.len() as f64).powi(2));
+            length = squares.sum::<f64>().sqrt().max(1e-12);
+        }
+        let share = |row: &[f32]| {
+            let product: f64 = row.iter().zip(other).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum();
+            (product / (length * used.len() as f64)) as f32
+        };
+        Ok(used.iter().zip(ranges).map(|(row, range)| (range, share(row))).collect())
+    }
+
     fn encode_tokens_into(&self, texts: &[Vec<u32>], out: &mut [f32]) -> Result<(), Error> {
         let lengths: Vec<usize> = texts.iter().map(Vec::len).collect();
         let run = |batch: &[usize]| {

@@ -15,6 +15,9 @@ pub enum ArtifactError {
     /// The label table is not in order.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// The encoder could not be written.
+    #[error(transparent)]
+    Encoder(Box<polytag_nn::Error>),
     /// The folder is not a model.
     #[error("{}: not a model folder: it holds no manifest.json; `polytag fit` makes one", dir.display())]
     NotAModel {

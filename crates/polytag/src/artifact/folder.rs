@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::ArtifactError;
 use super::label_table;
-use super::manifest::{MANIFEST, Manifest};
+use super::manifest::{MANIFEST, Manifest, StoredFile};
 use super::tensors::Tensors;
 use crate::data::LabelSpace;
 use crate::storage::{StorageError, read_bounded, require_folder, sha256_hex};
@@ -65,6 +65,15 @@ impl ModelFolder {
             return Err(self.damaged(name, "its checksum does not fit"));
         }
         Ok(bytes)
+    }
+
+    /// Where the folder `name` within this one is, once all its files have been checked.
+    pub fn folder(&self, name: &str) -> Result<PathBuf, ArtifactError> {
+        let within = |file: &&StoredFile| file.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
+        for file in self.manifest.files.iter().filter(within) {
+            self.read(&file.name)?;
+        }
+        Ok(self.dir.join(name))
     }
 
     /// The content of the file `name` as text.

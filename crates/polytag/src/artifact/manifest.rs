@@ -23,7 +23,7 @@ const CHECKSUM_END: &str = "\"\n}\n";
 /// A file, by name, size and checksum.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredFile {
-    /// Its name, without folders.
+    /// Its name; folders in it are set apart by `/`.
     pub name: String,
     /// Its size.
     pub bytes: u64,
@@ -103,8 +103,8 @@ impl Manifest {
             return Err(damaged("its checksum does not fit; it was changed after it was written".to_owned()));
         }
         let manifest: Manifest = serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
-        let plain =
-            |name: &str| !name.is_empty() && !name.contains(['/', '\\']) && name != ".." && name != ".";
+        let plain = |part: &str| !part.is_empty() && !part.contains('\\') && part != ".." && part != ".";
+        let plain = |name: &str| name.split('/').all(plain);
         if let Some(file) = manifest.files.iter().find(|file| !plain(&file.name)) {
             return Err(damaged(format!("it names a file outside the folder: {:?}", file.name)));
         }

@@ -81,6 +81,23 @@ impl ModelWriter {
         Ok(())
     }
 
+    /// Writes the folder `name`: `write` makes it at the path it is given, where nothing is yet.
+    pub fn folder<E: From<ArtifactError>>(
+        &mut self,
+        name: &str,
+        write: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let path = self.folder.staged(name);
+        write(&path)?;
+        let mut files = Vec::new();
+        list_files(&path, name, &mut files).map_err(ArtifactError::from)?;
+        files.sort();
+        for (name, path) in files {
+            self.manifest.files.push(StoredFile { name, ..describe(&path)? });
+        }
+        Ok(())
+    }
+
     /// Writes the label table.
     pub fn labels(&mut self, space: &LabelSpace) -> Result<(), ArtifactError> {
         self.manifest.labels = space.len() as u64;
@@ -131,11 +148,25 @@ fn objection(dir: &Path) -> Option<String> {
     let ours = |name: &str| {
         name == MANIFEST
             || name == label_log::NAME
-            || old.manifest().files.iter().any(|file| file.name == name)
+            || old.manifest().files.iter().any(|file| file.name.split('/').next() == Some(name))
     };
     let entries = std::fs::read_dir(dir).ok()?.flatten();
     let foreign = entries.map(|entry| entry.file_name()).find(|name| !ours(&name.to_string_lossy()))?;
     Some(format!("holds {}, which is no part of the model", foreign.display()))
+}
+
+/// The files under a folder, by their names from `prefix` on and where they lie.
+fn list_files(folder: &Path, prefix: &str, files: &mut Vec<(String, PathBuf)>) -> Result<(), StorageError> {
+    for entry in std::fs::read_dir(folder).map_err(StorageError::io(folder, "read"))? {
+        let entry = entry.map_err(StorageError::io(folder, "read"))?;
+        let name = format!("{prefix}/{}", entry.file_name().to_string_lossy());
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            list_files(&entry.path(), &name, files)?;
+        } else {
+            files.push((name, entry.path()));
+        }
+    }
+    Ok(())
 }
 
 /// Name, size and checksum of a file, read as a stream.

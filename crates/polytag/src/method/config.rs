@@ -5,10 +5,11 @@ use serde_json::Value;
 
 use super::Method;
 use super::error::MethodError;
+use super::frozen::{Frozen, FrozenConfig};
 use super::lexical::{Lexical, LexicalConfig};
 
 /// The names that [`MethodConfig::named`] knows.
-pub const METHODS: &[&str] = &["auto", "lexical"];
+pub const METHODS: &[&str] = &["auto", "lexical", "frozen"];
 
 /// The complete settings of a method.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,18 +17,24 @@ pub const METHODS: &[&str] = &["auto", "lexical"];
 pub enum MethodConfig {
     /// Words of the document against words of the label.
     Lexical(LexicalConfig),
+    /// An encoder as it is, document against label.
+    Frozen(FrozenConfig),
 }
 
 impl MethodConfig {
     /// The settings that a name stands for, with `overrides` (a JSON object) laid over them.
     ///
-    /// `auto` stands for the best method for the task at hand. While `lexical` is the only one, it
-    /// is that.
+    /// `auto` stands for the best method for the task at hand. So far that is `lexical`, which needs
+    /// no encoder and beats one that was never trained for the task.
     pub fn named(name: &str, overrides: &Value) -> Result<MethodConfig, MethodError> {
         match name {
             "auto" | "lexical" => {
                 let preset = LexicalConfig::default();
                 Ok(MethodConfig::Lexical(overridden("lexical", &preset, overrides)?))
+            }
+            "frozen" => {
+                let preset = FrozenConfig::default();
+                Ok(MethodConfig::Frozen(overridden("frozen", &preset, overrides)?))
             }
             _ => Err(MethodError::Unknown { name: name.to_owned() }),
         }
@@ -37,22 +44,24 @@ impl MethodConfig {
     pub fn name(&self) -> &'static str {
         match self {
             MethodConfig::Lexical(_) => "lexical",
+            MethodConfig::Frozen(_) => "frozen",
         }
     }
 
     /// The settings alone, as they stand in a manifest.
     pub fn to_value(&self) -> Value {
-        match self {
-            MethodConfig::Lexical(config) => {
-                serde_json::to_value(config).expect("plain settings always make JSON")
-            }
-        }
+        let value = match self {
+            MethodConfig::Lexical(config) => serde_json::to_value(config),
+            MethodConfig::Frozen(config) => serde_json::to_value(config),
+        };
+        value.expect("plain settings always make JSON")
     }
 
     /// The method, its settings checked.
     pub fn method(self) -> Result<Box<dyn Method>, MethodError> {
         match self {
             MethodConfig::Lexical(config) => Ok(Box::new(Lexical::try_from(config)?)),
+            MethodConfig::Frozen(config) => Ok(Box::new(Frozen::try_from(config)?)),
         }
     }
 }
@@ -84,8 +93,8 @@ mod tests {
 
     #[test]
     fn a_name_is_a_preset_that_can_be_overridden() {
-        let MethodConfig::Lexical(config) =
-            MethodConfig::named("lexical", &json!({"title_weight": 3.0})).unwrap();
+        let named = MethodConfig::named("lexical", &json!({"title_weight": 3.0})).unwrap();
+        let MethodConfig::Lexical(config) = named else { panic!("{named:?}") };
         assert_eq!(config, LexicalConfig { title_weight: 3.0, ..LexicalConfig::default() });
     }
 

@@ -2,7 +2,9 @@
 
 use crate::Fault;
 use crate::data::DataError;
-use crate::predict::PredictError;
+use crate::encoder::EncoderError;
+use crate::index::IndexError;
+use crate::predict::{PredictError, engine_fault};
 use crate::sparse::TfidfError;
 use crate::text::AnalyzerError;
 
@@ -35,6 +37,15 @@ pub enum MethodError {
     /// A label could not be taken in.
     #[error(transparent)]
     Predict(#[from] PredictError),
+    /// The encoder is not on hand.
+    #[error(transparent)]
+    Encoder(#[from] EncoderError),
+    /// The encoder does not work.
+    #[error(transparent)]
+    Engine(#[from] polytag_nn::Error),
+    /// The index of label vectors.
+    #[error(transparent)]
+    Index(#[from] IndexError),
     /// The work was asked to stop.
     #[error("stopped before the end")]
     Stopped,
@@ -45,6 +56,9 @@ impl MethodError {
     pub fn fault(&self) -> Fault {
         match self {
             MethodError::Predict(error) => error.fault(),
+            MethodError::Encoder(error) => error.fault(),
+            MethodError::Engine(error) => engine_fault(error),
+            MethodError::Index(_) => Fault::Ours,
             _ => Fault::User,
         }
     }

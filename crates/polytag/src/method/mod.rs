@@ -6,15 +6,20 @@
 
 mod error; // why a method could not be fitted
 mod lexical; // words of the document against words of the label
+mod frozen; // an encoder as it is, document against label
 mod config; // methods by name
 mod run; // from a task to a model folder and back
 
 pub use config::{METHODS, MethodConfig};
 pub use error::MethodError;
+pub use frozen::{Frozen, FrozenConfig, FrozenModel, LabelText};
 pub use lexical::{Lexical, LexicalConfig, LexicalModel};
 pub use run::{Fitted, change_labels, fit, load, load_labels};
 
+use polytag_nn::device::Device;
+
 use crate::data::Dataset;
+use crate::encoder::EncoderCache;
 use crate::predict::Predictor;
 use crate::progress::{Progress, Stop};
 
@@ -22,6 +27,10 @@ use crate::progress::{Progress, Stop};
 pub struct TrainContext<'a> {
     /// What makes one run differ from another.
     pub seed: u64,
+    /// Where an encoder works.
+    pub device: &'a Device,
+    /// The encoders on hand.
+    pub encoders: &'a EncoderCache,
     /// Whether to end early.
     pub stop: &'a Stop,
     /// Where to report.
@@ -35,7 +44,9 @@ pub struct TrainContext<'a> {
 ///
 /// ```
 /// use polytag::method::{Lexical, LexicalConfig, Method, TrainContext};
+/// use polytag::encoder::EncoderCache;
 /// use polytag::progress::{Silent, Stop};
+/// use polytag_nn::device::Device;
 /// # use polytag::data::{DataError, Dataset, Document, Label, LabelSpace};
 /// # use polytag::ids::{DocId, LabelId};
 /// # struct Tiny(LabelSpace);
@@ -51,7 +62,9 @@ pub struct TrainContext<'a> {
 /// # space.add(Label::new("t", "tea")).unwrap();
 /// # let dataset = Tiny(space);
 /// let method = Lexical::try_from(LexicalConfig::default())?;
-/// let context = TrainContext { seed: 0, stop: &Stop::default(), progress: &Silent };
+/// let (device, encoders) = (Device::cpu(), EncoderCache::new("encoders"));
+/// let (stop, progress) = (&Stop::default(), &Silent);
+/// let context = TrainContext { seed: 0, device: &device, encoders: &encoders, stop, progress };
 /// let predictor = method.train(&dataset, &context)?;
 /// assert_eq!(predictor.label_space().len(), 1);
 /// # Ok::<(), polytag::method::MethodError>(())

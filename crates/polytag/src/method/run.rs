@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
+use polytag_nn::device::Device;
+
 use super::TrainContext;
 use super::config::MethodConfig;
+use super::frozen::FrozenModel;
 use super::lexical::LexicalModel;
 use crate::Error;
 use crate::artifact::{ArtifactError, LabelLog, MANIFEST, Manifest, ModelFolder, ModelWriter, Provenance};
@@ -44,9 +47,10 @@ pub fn fit(
     Ok(Fitted { predictor, manifest })
 }
 
-/// Reads the model folder `dir`, with the changes to its labels since it was fitted.
-pub fn load(dir: &Path) -> Result<Box<dyn Predictor>, Error> {
-    let mut predictor = load_fitted(dir)?;
+/// Reads the model folder `dir`, with the changes to its labels since it was fitted. If it has an
+/// encoder, that works on `device`.
+pub fn load(dir: &Path, device: &Device) -> Result<Box<dyn Predictor>, Error> {
+    let mut predictor = load_fitted(dir, device)?;
     replay(dir, predictor.as_mut(), &LabelLog::read(dir)?)?;
     Ok(predictor)
 }
@@ -62,10 +66,14 @@ pub fn load_labels(dir: &Path) -> Result<LabelSpace, Error> {
 
 /// Makes changes to the labels of the model folder `dir`, all or none. When this returns they are on
 /// the disk, and in the predictor that comes back.
-pub fn change_labels(dir: &Path, changes: &[LabelChange]) -> Result<Box<dyn Predictor>, Error> {
+pub fn change_labels(
+    dir: &Path,
+    changes: &[LabelChange],
+    device: &Device,
+) -> Result<Box<dyn Predictor>, Error> {
     ModelFolder::open(dir)?;
     let mut log = LabelLog::lock(dir)?;
-    let mut predictor = load_fitted(dir)?;
+    let mut predictor = load_fitted(dir, device)?;
     replay(dir, predictor.as_mut(), log.changes())?;
     for change in changes {
         predictor.apply(change)?;
@@ -74,11 +82,12 @@ pub fn change_labels(dir: &Path, changes: &[LabelChange]) -> Result<Box<dyn Pred
     Ok(predictor)
 }
 
-fn load_fitted(dir: &Path) -> Result<Box<dyn Predictor>, Error> {
+fn load_fitted(dir: &Path, device: &Device) -> Result<Box<dyn Predictor>, Error> {
     let folder = ModelFolder::open(dir)?;
     let method = folder.manifest().method.clone();
     match method.as_str() {
         "lexical" => Ok(Box::new(LexicalModel::load(&folder)?)),
+        "frozen" => Ok(Box::new(FrozenModel::load(&folder, device)?)),
         _ => Err(ArtifactError::UnknownMethod { path: dir.join(MANIFEST), method }.into()),
     }
 }

@@ -11,7 +11,7 @@ use crate::Fault;
 use crate::artifact::{ArtifactError, ModelWriter};
 use crate::data::{LabelChange, LabelSpace, Passage, SpaceError};
 use crate::ids::LabelId;
-use crate::index::Allowed;
+use crate::index::{Allowed, IndexError};
 use crate::ranking::{NotFinite, Ranking};
 
 /// What is asked of a predictor besides the passages.
@@ -32,6 +32,12 @@ pub enum PredictError {
     /// A change of labels that is not possible.
     #[error(transparent)]
     Space(#[from] SpaceError),
+    /// The index of label vectors.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    /// The encoder.
+    #[error(transparent)]
+    Engine(#[from] polytag_nn::Error),
 }
 
 impl PredictError {
@@ -40,7 +46,18 @@ impl PredictError {
         match self {
             PredictError::NotFinite(_) => Fault::Ours,
             PredictError::Space(_) => Fault::User,
+            PredictError::Index(_) => Fault::Ours,
+            PredictError::Engine(error) => engine_fault(error),
         }
+    }
+}
+
+/// Whose move it is after a failure of the engine.
+pub(crate) fn engine_fault(error: &polytag_nn::Error) -> Fault {
+    use polytag_nn::Error;
+    match error {
+        Error::Cuda { .. } | Error::Kernel { .. } | Error::NotFinite { .. } => Fault::Ours,
+        _ => Fault::User,
     }
 }
 

@@ -83,6 +83,11 @@ impl StagedFolder {
         create_as(&path, &shown)
     }
 
+    /// Where something called `name` is to be written until the folder is in its place.
+    pub(crate) fn staged(&self, name: &str) -> PathBuf {
+        self.staging.join(name)
+    }
+
     /// Puts the folder in its place.
     pub fn commit(mut self) -> Result<(), StorageError> {
         sync_folders(&self.staging)?;

@@ -1,0 +1,126 @@
+//! An encoder as it is: the SBERT row of papers 001 and 003.
+//!
+//! Document and label are made into vectors by the same encoder, and a label scores as the cosine of
+//! the two. Nothing is learned, from documents or pairs, so it serves labels that no document ever
+//! carried, and a label added later scores exactly as one that was always there.
+
+mod model;
+
+pub use model::FrozenModel;
+
+use serde::{Deserialize, Serialize};
+
+use super::error::MethodError;
+use super::{Method, TrainContext};
+use crate::data::{Dataset, Label};
+use crate::index::Precision;
+use crate::predict::Predictor;
+use polytag_nn::sentence::{Overrides, SentenceEncoder};
+
+/// What of a label is made into its vector.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LabelText {
+    /// Its name.
+    Name,
+    /// Its name and its aliases.
+    Names,
+    /// Its name, its aliases and its description.
+    #[default]
+    Full,
+}
+
+impl LabelText {
+    /// The title and the text that stand for a label.
+    fn of(self, label: &Label) -> (String, String) {
+        let mut text = Vec::new();
+        if self != LabelText::Name {
+            text.extend(label.aliases.iter().cloned());
+        }
+        if self == LabelText::Full {
+            text.extend(label.description.clone());
+        }
+        (label.name.clone(), text.join("; "))
+    }
+}
+
+/// Settings of `frozen`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FrozenConfig {
+    /// The encoder: a known name, a name on the hub, or a folder.
+    pub encoder: String,
+    /// How many tokens of a document are read; null reads as many as the encoder was made for.
+    pub max_tokens: Option<usize>,
+    /// What of a label is made into its vector.
+    pub label_text: LabelText,
+    /// What label vectors are kept in.
+    pub precision: Precision,
+}
+
+impl Default for FrozenConfig {
+    fn default() -> FrozenConfig {
+        FrozenConfig {
+            encoder: "minilm".to_owned(),
+            max_tokens: None,
+            label_text: LabelText::default(),
+            precision: Precision::F32,
+        }
+    }
+}
+
+/// The method, its settings checked.
+pub struct Frozen {
+    config: FrozenConfig,
+}
+
+impl TryFrom<FrozenConfig> for Frozen {
+    type Error = MethodError;
+
+    fn try_from(config: FrozenConfig) -> Result<Frozen, MethodError> {
+        if config.max_tokens.is_some_and(|tokens| !(3..=512).contains(&tokens)) {
+            let problem = format!("max_tokens = {:?} is out of range; say 3 to 512", config.max_tokens);
+            return Err(MethodError::Config { method: "frozen", problem });
+        }
+        Ok(Frozen { config })
+    }
+}
+
+impl Method for Frozen {
+    fn train(
+        &self,
+        dataset: &dyn Dataset,
+        context: &TrainContext<'_>,
+    ) -> Result<Box<dyn Predictor>, MethodError> {
+        let folder = context.encoders.locate(&self.config.encoder)?;
+        // Cosines: whatever the folder says, vectors are made one long.
+        let overrides =
+            Overrides { max_tokens: self.config.max_tokens, normalise: Some(true), ..Overrides::default() };
+        let encoder = SentenceEncoder::load(&folder, context.device, &overrides)?;
+        let space = dataset.label_space().clone();
+        Ok(Box::new(FrozenModel::new(self.config.clone(), encoder, space, context)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_as_much_text_as_asked_for() {
+        let label = Label {
+            aliases: vec!["duty".into(), "levy".into()],
+            description: Some("What goods pay.".into()),
+            ..Label::new("1", "tariff")
+        };
+        assert_eq!(LabelText::Name.of(&label), ("tariff".into(), String::new()));
+        assert_eq!(LabelText::Names.of(&label).1, "duty; levy");
+        assert_eq!(LabelText::Full.of(&label).1, "duty; levy; What goods pay.");
+    }
+
+    #[test]
+    fn senseless_settings_are_refused() {
+        let config = FrozenConfig { max_tokens: Some(2), ..FrozenConfig::default() };
+        assert!(Frozen::try_from(config).err().unwrap().to_string().contains("3 to 512"));
+    }
+}
