@@ -19,9 +19,11 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use polytag::artifact::{MANIFEST, ModelFolder};
 use polytag::data::{Label, LabelChange, Passage, ReadOptions, Task};
+use polytag::encoder::EncoderCache;
 use polytag::method::{MethodConfig, TrainContext, change_labels, fit, load};
 use polytag::predict::Ask;
 use polytag::progress::{Silent, Stop};
+use polytag_nn::device::Device;
 use sha2::{Digest, Sha256};
 
 const FILES: [&str; 5] = [MANIFEST, "labels.jsonl", "words.txt", "weights.safetensors", "labels.log"];
@@ -57,14 +59,16 @@ static MODEL: LazyLock<Model> = LazyLock::new(|| {
     fs::write(task.join("train.jsonl"), TRAIN).expect("room for the task");
     let task = Task::open(&task, &ReadOptions::with_spool(&root)).expect("the task is in order");
     let config = MethodConfig::named("lexical", &serde_json::json!({})).expect("a preset");
-    let context = TrainContext { seed: 0, stop: &Stop::default(), progress: &Silent };
+    let (device, encoders) = (Device::cpu(), EncoderCache::new(root.join("encoders")));
+    let (stop, progress) = (&Stop::default(), &Silent);
+    let context = TrainContext { seed: 0, device: &device, encoders: &encoders, stop, progress };
     fit(&task, config, &dir, &context).expect("the task is in order");
     let changes = [
         LabelChange::Add { label: Label::new("4", "bee venom") },
         LabelChange::Rename { id: "2".into(), name: "fishery".into() },
         LabelChange::Remove { id: "3".into() },
     ];
-    change_labels(&dir, &changes).expect("the changes fit");
+    change_labels(&dir, &changes, &device).expect("the changes fit");
     let files = FILES.map(|name| fs::read(dir.join(name)).expect("the model was written"));
     Model { dir, files }
 });
@@ -157,7 +161,7 @@ fn ask(dir: &Path) {
     if let Ok(folder) = ModelFolder::open(dir) {
         let _ = folder.labels();
     }
-    let model = match load(dir) {
+    let model = match load(dir, &Device::cpu()) {
         Ok(model) => model,
         Err(error) => return assert!(!error.to_string().is_empty()),
     };

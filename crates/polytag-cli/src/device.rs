@@ -4,9 +4,11 @@ use std::path::Path;
 use std::str::FromStr;
 
 use clap::Args;
+use polytag::method;
 use polytag_nn::cuda::CudaOptions;
 use polytag_nn::device::Device;
 
+use crate::cache::CacheArguments;
 use crate::failure::say;
 use crate::settings::Session;
 
@@ -38,6 +40,27 @@ impl FromStr for Choice {
                 number.map(Choice::Cuda).ok_or_else(|| "it is auto, cpu, cuda or cuda:N".to_owned())
             }
         }
+    }
+}
+
+/// The options of every command that may run the encoder of a model.
+#[derive(Debug, Args)]
+pub(crate) struct EngineArguments {
+    #[command(flatten)]
+    device: DeviceArgument,
+    #[command(flatten)]
+    pub(crate) cache: CacheArguments,
+}
+
+impl EngineArguments {
+    /// The device for the model in `dir`. One without an encoder needs none, and nothing is said of it.
+    pub(crate) fn for_model(&self, dir: &Path, session: &Session) -> anyhow::Result<Device> {
+        self.open(method::uses_encoder(dir)?, session)
+    }
+
+    /// The device, if an encoder is `used`.
+    pub(crate) fn open(&self, used: bool, session: &Session) -> anyhow::Result<Device> {
+        if used { self.device.open(self.cache.root().as_deref(), session) } else { Ok(Device::cpu()) }
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use polytag::data::Passage;
 use polytag::method::load;
+use polytag_nn::device::Device;
 use polytag::predict::Ask;
 
 /// What each folder in testdata/models answers to the same passage, best first.
@@ -18,7 +19,7 @@ fn old_models_answer_as_they_did() {
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/models");
     assert_eq!(fs::read_dir(&models).unwrap().count(), ANSWERS.len(), "one row for each folder");
     for (name, answers) in ANSWERS {
-        let model = load(&models.join(name)).unwrap();
+        let model = load(&models.join(name), &Device::cpu()).unwrap();
         let passage = Passage { title: Some("Tea"), text: "Trading green tea overseas" };
         let rankings = model.predict(&[passage], &Ask { k: 5, allowed: None }).unwrap();
         let entries = rankings[0].entries();

@@ -7,9 +7,11 @@ use std::io::Write;
 use std::path::Path;
 
 use polytag::data::{ReadOptions, Split, Task};
+use polytag::encoder::EncoderCache;
 use polytag::method::{MethodConfig, TrainContext, fit};
 use polytag::metric::{EvaluationConfig, EvaluationPlan, evaluate};
 use polytag::progress::{Silent, Stop, Watch};
+use polytag_nn::device::Device;
 
 #[test]
 fn lexical_finds_concepts_it_was_never_shown() {
@@ -22,7 +24,9 @@ fn lexical_finds_concepts_it_was_never_shown() {
     let scratch = tempfile::tempdir().unwrap();
     let stop = Stop::default();
     let task = Task::open(&dir, &ReadOptions::with_spool(scratch.path())).unwrap();
-    let context = TrainContext { seed: 0, stop: &stop, progress: &Silent };
+    let (device, encoders) = (Device::cpu(), EncoderCache::new("encoders"));
+    let context =
+        TrainContext { seed: 0, device: &device, encoders: &encoders, stop: &stop, progress: &Silent };
     let config = MethodConfig::named("lexical", &serde_json::json!({})).unwrap();
     let fitted = fit(&task, config, &scratch.path().join("model"), &context).unwrap();
     assert_eq!((fitted.manifest.labels, fitted.manifest.train_documents), (4271, 45_000));

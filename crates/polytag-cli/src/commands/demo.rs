@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use clap::Args;
 use polytag::data::{Document, Split, Task};
+use polytag::encoder::EncoderCache;
 use polytag::method::{self, MethodConfig, TrainContext};
+use polytag_nn::device::Device;
 use polytag::metric::{EvaluationConfig, EvaluationPlan, evaluate};
 use polytag::predict::{Ask, Predictor};
 use polytag::storage::{Existing, StagedFolder};
@@ -54,7 +56,10 @@ impl Demo {
 
         let started = Instant::now();
         let config = MethodConfig::named("lexical", &serde_json::json!({})).map_err(polytag::Error::from)?;
-        let context = TrainContext { seed: 0, stop: &session.stop, progress: session.progress.as_ref() };
+        // Neither is used: the demo runs anywhere, with nothing fetched.
+        let (device, encoders) = (Device::cpu(), EncoderCache::new(self.dir.join("encoders")));
+        let (stop, progress) = (&session.stop, session.progress.as_ref());
+        let context = TrainContext { seed: 0, device: &device, encoders: &encoders, stop, progress };
         let fitted = method::fit(&task, config, &model_dir, &context)?;
         output::print_text(
             "2. The model: words of the document against words of the label. No labelled pair is used.\n",
@@ -62,7 +67,7 @@ impl Demo {
         output::print_text(&format!("   {}\n", fit::summary(&fitted.manifest, &model_dir, started)))?;
 
         // From the disk, as every later command will have it.
-        let model = method::load(&model_dir)?;
+        let model = method::load(&model_dir, &device)?;
         output::print_text("3. How good it is, on 300 packages it has not seen, in percent:\n")?;
         output::print_text(&self.measure(&task, model.as_ref(), session)?)?;
 

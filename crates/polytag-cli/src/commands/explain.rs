@@ -9,6 +9,7 @@ use polytag::predict::{Ask, Explanation, Field};
 use serde::Serialize;
 
 use super::{DONE, Done};
+use crate::device::EngineArguments;
 use crate::failure::user_error;
 use crate::output;
 use crate::settings::Session;
@@ -40,6 +41,8 @@ pub(crate) struct Explain {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    engine: EngineArguments,
 }
 
 #[derive(Serialize)]
@@ -51,11 +54,11 @@ struct Explained<'a> {
 }
 
 impl Explain {
-    pub(crate) fn run(&self, _session: &Session) -> Done {
+    pub(crate) fn run(&self, session: &Session) -> Done {
         if self.k == 0 {
             return Err(user_error("--k 0 asks for no label; say at least 1"));
         }
-        let model = method::load(&self.model)?;
+        let model = method::load(&self.model, &self.engine.for_model(&self.model, session)?)?;
         let space = model.label_space();
         let passage = Passage { title: self.title.as_deref(), text: &self.text };
         let labels = if self.label.is_empty() {

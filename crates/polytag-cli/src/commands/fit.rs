@@ -5,10 +5,12 @@ use std::time::Instant;
 
 use clap::Args;
 use polytag::artifact::Manifest;
+use polytag::encoder::EncoderCache;
 use polytag::method::{self, METHODS, MethodConfig, TrainContext};
 use serde_json::{Map, Value};
 
 use super::{DONE, Done};
+use crate::device::EngineArguments;
 use crate::failure::{say, user_error};
 use crate::output;
 use crate::settings::Session;
@@ -21,6 +23,7 @@ Examples:
   polytag fit tasks/eurlex --method lexical --out models/eurlex
   polytag fit tasks/shop --set stem=german --set title_weight=3 --out models/shop
   polytag fit tasks/shop --config shop.toml --out models/shop
+  polytag fit tasks/eurlex --method frozen --encoder mpnet --out models/eurlex-mpnet
 
 The settings of a method are listed in its error for a setting it does not know.")]
 pub(crate) struct Fit {
@@ -38,25 +41,40 @@ pub(crate) struct Fit {
     /// One setting of the method, laid over those of --config
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
+    /// The encoder, for methods that have one: a known name, a name on the hub, or a folder
+    #[arg(long, value_name = "NAME")]
+    encoder: Option<String>,
     /// What makes one run differ from another
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Print the manifest as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    engine: EngineArguments,
 }
 
 impl Fit {
     pub(crate) fn run(&self, session: &Session) -> Done {
         let started = Instant::now();
-        let settings = settings(self.config.as_ref(), &self.set)?;
+        let mut settings = settings(self.config.as_ref(), &self.set)?;
+        if let Some(encoder) = &self.encoder {
+            settings["encoder"] = Value::String(encoder.clone());
+        }
         let config = MethodConfig::named(&self.method, &settings).map_err(polytag::Error::from)?;
         if self.method == "auto" && !session.quiet {
-            say(&format!("method: {}, the only one so far; it needs no labelled document", config.name()));
+            say(&format!("method: {}, which needs neither labelled documents nor an encoder", config.name()));
         }
         let task = session.task(&self.task)?;
+        let device = self.engine.open(config.uses_encoder(), session)?;
+        // Where there is no cache there may still be an encoder in a folder of the user's.
+        let encoders = match config.uses_encoder() {
+            true => self.engine.cache.encoders()?,
+            false => EncoderCache::new(PathBuf::new()),
+        };
+        let (stop, progress) = (&session.stop, session.progress.as_ref());
         let context =
-            TrainContext { seed: self.seed, stop: &session.stop, progress: session.progress.as_ref() };
+            TrainContext { seed: self.seed, device: &device, encoders: &encoders, stop, progress };
         let fitted = method::fit(&task, config, &self.out, &context)?;
         if self.json {
             output::print_json(&fitted.manifest)?;

@@ -10,6 +10,7 @@ use polytag::storage::Lines;
 use serde::Serialize;
 
 use super::{DONE, Done};
+use crate::device::EngineArguments;
 use crate::failure::user_error;
 use crate::output;
 use crate::settings::Session;
@@ -34,6 +35,8 @@ pub(crate) struct Labels {
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
+    #[command(flatten)]
+    engine: EngineArguments,
 }
 
 #[derive(Debug, Subcommand)]
@@ -105,8 +108,9 @@ impl Labels {
             Action::Remove { ids } => ids.iter().map(|id| LabelChange::Remove { id: id.clone() }).collect(),
             Action::Rename { id, name } => vec![LabelChange::Rename { id: id.clone(), name: name.clone() }],
         };
-        let model =
-            method::change_labels(&self.model, &changes).map_err(|error| self.place(error, session))?;
+        let device = self.engine.for_model(&self.model, session)?;
+        let model = method::change_labels(&self.model, &changes, &device)
+            .map_err(|error| self.place(error, session))?;
         let (changed, labels) = (changes.len(), model.label_space().len());
         if self.json {
             output::print_json(&serde_json::json!({ "changed": changed, "labels": labels }))?;

@@ -17,6 +17,7 @@ use polytag::storage::{self, Lines};
 use serde::Serialize;
 
 use super::{DONE, Done};
+use crate::device::EngineArguments;
 use crate::failure::{USER, say, user_error};
 use crate::output;
 use crate::settings::Session;
@@ -68,6 +69,8 @@ pub(crate) struct Predict {
     /// Report lines that cannot be read and go on; the exit code still tells
     #[arg(long)]
     keep_going: bool,
+    #[command(flatten)]
+    engine: EngineArguments,
 }
 
 #[derive(Serialize)]
@@ -92,7 +95,7 @@ impl Predict {
         if self.threshold.is_some_and(|threshold| !threshold.is_finite()) {
             return Err(user_error("--threshold must be a finite number"));
         }
-        let model = method::load(&self.model)?;
+        let model = method::load(&self.model, &self.engine.for_model(&self.model, session)?)?;
         let allowed =
             self.allow.as_deref().map(|path| read_allowed(path, model.label_space(), session)).transpose()?;
         let ask = Ask { k: self.k, allowed: allowed.as_ref() };

@@ -48,6 +48,11 @@ impl MethodConfig {
         }
     }
 
+    /// Whether the method runs an encoder.
+    pub fn uses_encoder(&self) -> bool {
+        uses_encoder(self.name())
+    }
+
     /// The settings alone, as they stand in a manifest.
     pub fn to_value(&self) -> Value {
         let value = match self {
@@ -64,6 +69,11 @@ impl MethodConfig {
             MethodConfig::Frozen(config) => Ok(Box::new(Frozen::try_from(config)?)),
         }
     }
+}
+
+/// Whether the method of this name runs an encoder.
+pub(super) fn uses_encoder(name: &str) -> bool {
+    name == "frozen"
 }
 
 /// `preset` with the fields of `overrides` put in their places. A field the preset does not have is

@@ -14,7 +14,7 @@ pub use config::{METHODS, MethodConfig};
 pub use error::MethodError;
 pub use frozen::{Frozen, FrozenConfig, FrozenModel, LabelText};
 pub use lexical::{Lexical, LexicalConfig, LexicalModel};
-pub use run::{Fitted, change_labels, fit, load, load_labels};
+pub use run::{Fitted, change_labels, fit, load, load_labels, uses_encoder};
 
 use polytag_nn::device::Device;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use polytag_nn::device::Device;
 
 use super::TrainContext;
-use super::config::MethodConfig;
+use super::config::{self, MethodConfig};
 use super::frozen::FrozenModel;
 use super::lexical::LexicalModel;
 use crate::Error;
@@ -53,6 +53,11 @@ pub fn load(dir: &Path, device: &Device) -> Result<Box<dyn Predictor>, Error> {
     let mut predictor = load_fitted(dir, device)?;
     replay(dir, predictor.as_mut(), &LabelLog::read(dir)?)?;
     Ok(predictor)
+}
+
+/// Whether the model in the folder `dir` runs an encoder.
+pub fn uses_encoder(dir: &Path) -> Result<bool, Error> {
+    Ok(config::uses_encoder(&ModelFolder::open(dir)?.manifest().method))
 }
 
 /// The labels of the model folder `dir`, with the changes since it was fitted, without the model.
