@@ -153,7 +153,8 @@ impl AddNorm<'_> {
     /// `y = dropout(x + bias) + residual`; gives the mean.
     #[inline(always)]
     fn add<S: Simd>(&self, simd: S, row: u32, (x, residual): (&[f32], Option<&[f32]>), y: &mut [f32]) -> f32 {
-        let mut total = simd.splat(0.0);
+        // Two sums side by side: one alone would wait for itself.
+        let mut totals = [simd.splat(0.0); 2];
         for (index, y) in y.chunks_mut(S::LANES).enumerate() {
             let column = index * S::LANES;
             let here = column..column + y.len();
@@ -165,24 +166,25 @@ impl AddNorm<'_> {
                 sum = simd.mul(sum, simd.dropout(dropout, row, column as u32));
             }
             if let Some(residual) = residual {
-                sum = simd.add(sum, simd.load(&residual[here.clone()]));
+                sum = simd.add(sum, simd.load(&residual[here]));
             }
             simd.store(sum, y);
             // Past the end of the row all lanes are zero.
-            total = simd.add(total, sum);
+            totals = [totals[1], simd.add(totals[0], sum)];
         }
-        simd.sum(total) / y.len() as f32
+        simd.sum(simd.add(totals[0], totals[1])) / y.len() as f32
     }
 
     /// Replaces the row by its norm; gives the reciprocal of its deviation.
     #[inline(always)]
     fn normalise<S: Simd>(&self, simd: S, mean: f32, y: &mut [f32]) -> f32 {
-        let mut squares = simd.splat(0.0);
+        let mut squares = [simd.splat(0.0); 2];
         for y in y.chunks(S::LANES) {
             let difference = simd.sub(simd.load_or(y, mean), simd.splat(mean));
-            squares = simd.fma(difference, difference, squares);
+            squares = [squares[1], simd.fma(difference, difference, squares[0])];
         }
-        let reciprocal = 1.0 / (simd.sum(squares) / y.len() as f32 + self.epsilon).sqrt();
+        let variance = simd.sum(simd.add(squares[0], squares[1])) / y.len() as f32;
+        let reciprocal = 1.0 / (variance + self.epsilon).sqrt();
         let scale = simd.splat(reciprocal);
         let parameters = self.gamma.chunks(S::LANES).zip(self.beta.chunks(S::LANES));
         for (y, (gamma, beta)) in y.chunks_mut(S::LANES).zip(parameters) {

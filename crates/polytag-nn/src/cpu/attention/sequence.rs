@@ -179,7 +179,9 @@ impl Small<'_> {
             let columns = width.min(self.columns - column);
             let out = out.wrapping_add(column);
             // SAFETY: the contract; the panel is whole.
-            unsafe { Tile { left, right, depth, out, out_stride, columns, finish }.run(simd, rows) };
+            unsafe {
+                Tile { left, right, ahead: right, depth, out, out_stride, columns, finish }.run(simd, rows)
+            };
         }
     }
 }

@@ -6,6 +6,7 @@
 //! block. How a sum is rounded depends on the cuts of the depth only, which depend on the depth only: so
 //! neither threads nor the other rows change a byte.
 
+mod block;
 mod packed;
 mod tile;
 
@@ -17,14 +18,12 @@ pub use packed::Packed;
 pub(crate) use packed::pack_panel;
 pub(crate) use tile::{Finish, Left, Tile};
 
+use block::Block;
 use packed::{Panels, packed_len};
 
 use super::memory::{Scratch, Shared};
-use super::simd::{Kernel, MAX_TILE_ROWS, Set, Simd};
+use super::simd::Set;
 use super::view::View;
-
-/// The greatest depth that is summed up in registers before it goes to memory.
-const DEPTH: usize = 768;
 
 /// About how many rows a thread takes at a time.
 const BLOCK_ROWS: usize = 128;
@@ -120,7 +119,10 @@ impl Product<'_> {
         let column_blocks =
             (4 * rayon::current_num_threads()).div_ceil(row_blocks.max(1)).clamp(1, panels.max(1));
         let mut blocks = Vec::with_capacity(row_blocks * column_blocks);
-        for rows in shares(rows, row_blocks) {
+        let tile = self.right.set.tile_rows();
+        for tiles in shares(rows.div_ceil(tile), row_blocks) {
+            // Whole tiles, but for the last block: those with fewer rows take as long.
+            let rows = tiles.start * tile..(tiles.end * tile).min(rows);
             blocks.extend(shares(panels, column_blocks).map(|panels| (rows.clone(), panels)));
         }
         blocks
@@ -130,96 +132,6 @@ impl Product<'_> {
 /// `0..len` in `count` ranges whose lengths differ by at most one.
 pub(crate) fn shares(len: usize, count: usize) -> impl Iterator<Item = Range<usize>> {
     (0..count).map(move |i| len * i / count..len * (i + 1) / count)
-}
-
-/// A part of a product that one thread computes.
-struct Block<'a> {
-    product: &'a Product<'a>,
-    rows: Range<usize>,
-    panels: Range<usize>,
-}
-
-impl Kernel for Block<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        let depth = self.product.left.columns();
-        let cuts = depth.div_ceil(DEPTH).max(1);
-        let mut packed = (self.product.left.column_stride() != 1 && depth > 0)
-            .then(|| Scratch::new(self.rows.len() * depth.div_ceil(cuts)));
-        for depths in shares(depth, cuts) {
-            if let Some(packed) = &mut packed {
-                self.pack_left::<S>(&depths, packed);
-            }
-            for panel in self.panels.clone() {
-                self.panel(simd, panel, &depths, packed.as_deref());
-            }
-        }
-    }
-}
-
-#[allow(unsafe_code)]
-impl Block<'_> {
-    #[inline(always)]
-    fn tiles<S: Simd>(&self) -> impl Iterator<Item = Range<usize>> {
-        debug_assert!(S::TILE_ROWS <= MAX_TILE_ROWS);
-        shares(self.rows.len(), self.rows.len().div_ceil(S::TILE_ROWS))
-    }
-
-    /// Lays the block's part of the left side out tile by tile, each column by column.
-    #[inline(always)]
-    fn pack_left<S: Simd>(&self, depths: &Range<usize>, packed: &mut [f32]) {
-        for tile in self.tiles::<S>() {
-            let out = &mut packed[tile.start * depths.len()..tile.end * depths.len()];
-            let left = self.product.left.transposed();
-            for (step, out) in out.chunks_exact_mut(tile.len()).enumerate() {
-                let from = left.from(depths.start + step, self.rows.start + tile.start);
-                if left.column_stride() == 1 {
-                    out.copy_from_slice(&from[..tile.len()]);
-                } else {
-                    for (row, out) in out.iter_mut().enumerate() {
-                        *out = from[row * left.column_stride()];
-                    }
-                }
-            }
-        }
-    }
-
-    /// Computes a part of the depth of the block's part of a panel.
-    #[inline(always)]
-    fn panel<S: Simd>(&self, simd: S, panel: usize, depths: &Range<usize>, packed: Option<&[f32]>) {
-        let Product { left, right, out, then } = self.product;
-        let width = 2 * S::LANES;
-        let column = panel * width;
-        let columns = width.min(right.columns - column);
-        let panel = right.from(panel, depths.start, width);
-        debug_assert!(panel.len() >= depths.len() * width);
-        let (first, last) = (depths.start == 0, depths.end == left.columns());
-        for tile in self.tiles::<S>() {
-            let row = self.rows.start + tile.start;
-            let at = row * right.columns + column;
-            let left = match packed {
-                _ if depths.is_empty() => Left::Columns(std::ptr::null(), 0),
-                Some(packed) => Left::Columns(packed[tile.start * depths.len()..].as_ptr(), tile.len()),
-                None => Left::Rows(left.from(row, depths.start).as_ptr(), left.row_stride()),
-            };
-            let finish = match *then {
-                Sums::Add => Finish::Add,
-                Sums::Bias(bias) if last => Finish::Bias { bias: bias[column..].as_ptr(), add: !first },
-                Sums::Gelu(bias, before) if last => {
-                    let before = before.map_or(std::ptr::null_mut(), |before| before.pointer(at));
-                    Finish::Gelu { bias: bias[column..].as_ptr(), add: !first, before }
-                }
-                _ if first => Finish::Store,
-                _ => Finish::Add,
-            };
-            let out_stride = right.columns;
-            let (right, out, depth) = (panel.as_ptr(), out.pointer(at), depths.len());
-            // SAFETY: the shapes were checked; blocks do not overlap, and this tile is within the block.
-            unsafe { Tile { left, right, depth, out, out_stride, columns, finish }.run(simd, tile.len()) };
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,11 @@
 //! The right-hand side of a product, laid out once as tiles read it.
+#![allow(unsafe_code)]
 
 use rayon::prelude::*;
 
 use crate::cpu::memory::{Aligned, Scratch};
 use crate::cpu::simd::{Kernel, Set, Simd};
 use crate::cpu::view::View;
-
-/// How many rows are moved at a time, so that both sides of a transposition stay in the nearest cache.
-const STRIP: usize = 16;
 
 /// The right-hand side of a product, laid out once in panels as the kernel reads it.
 ///
@@ -114,30 +112,31 @@ impl Kernel for PackPanel<'_> {
     }
 }
 
-/// Lays out `columns` columns from `first` on as a panel.
+/// Lays out `columns` columns from `first` on as a panel, in which the others are zeros.
 #[inline(always)]
 pub(crate) fn pack_panel<S: Simd>(simd: S, right: View<'_>, first: usize, columns: usize, out: &mut [f32]) {
-    let _ = simd;
     let width = 2 * S::LANES;
     if right.column_stride() == 1 {
         for (row, out) in out.chunks_exact_mut(width).enumerate() {
-            out[..columns].copy_from_slice(&right.from(row, first)[..columns]);
-            out[columns..].fill(0.0);
+            let from = &right.from(row, first)[..columns];
+            let (low, high) = from.split_at(columns.min(S::LANES));
+            simd.store(simd.load(low), &mut out[..S::LANES]);
+            simd.store(simd.load(high), &mut out[S::LANES..]);
         }
         return;
     }
-    for (strip, out) in out.chunks_mut(STRIP * width).enumerate() {
-        let rows = out.len() / width;
-        for column in 0..columns {
-            let from = right.from(strip * STRIP, first + column);
-            for row in 0..rows {
-                out[row * width + column] = from[row * right.row_stride()];
-            }
-        }
-        for column in columns..width {
-            for row in 0..rows {
-                out[row * width + column] = 0.0;
-            }
+    let blocks = if right.row_stride() == 1 { right.rows() / S::LANES } else { 0 };
+    for (row, half) in (0..blocks).flat_map(|block| [(block * S::LANES, 0), (block * S::LANES, S::LANES)]) {
+        let columns = columns.saturating_sub(half).min(S::LANES);
+        let from = if columns > 0 { right.from(row, first + half) } else { &[] };
+        let to = &mut out[row * width + half..(row + S::LANES) * width];
+        assert!(columns == 0 || from.len() >= (columns - 1) * right.column_stride() + S::LANES);
+        // SAFETY: the assertion for what is read; `to` holds whole rows but for the first half of the first.
+        unsafe { simd.transpose((from.as_ptr(), right.column_stride()), columns, (to.as_mut_ptr(), width)) };
+    }
+    for row in blocks * S::LANES..right.rows() {
+        for (column, out) in out[row * width..(row + 1) * width].iter_mut().enumerate() {
+            *out = if column < columns { right.at(row, first + column) } else { 0.0 };
         }
     }
 }

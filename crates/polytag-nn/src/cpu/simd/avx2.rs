@@ -48,10 +48,6 @@ impl Simd for Avx2 {
         unsafe { _mm256_loadu_ps(from) }
     }
     #[inline(always)]
-    unsafe fn store_at(self, v: __m256, to: *mut f32) {
-        unsafe { _mm256_storeu_ps(to, v) }
-    }
-    #[inline(always)]
     fn load_or(self, from: &[f32], fill: f32) -> __m256 {
         if from.len() >= 8 {
             unsafe { _mm256_loadu_ps(from.as_ptr()) }
@@ -133,5 +129,13 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn call<K: Kernel>(self, kernel: K) -> K::Output {
         unsafe { compiled(self, kernel) }
+    }
+    #[inline(always)]
+    fn prefetch(self, address: *const f32) {
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
+    }
+    #[inline(always)]
+    fn prefetch_to_write(self, address: *const f32) {
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(address.cast()) }
     }
 }

@@ -50,10 +50,6 @@ impl Simd for Avx512 {
         unsafe { _mm512_loadu_ps(from) }
     }
     #[inline(always)]
-    unsafe fn store_at(self, v: __m512, to: *mut f32) {
-        unsafe { _mm512_storeu_ps(to, v) }
-    }
-    #[inline(always)]
     fn load_or(self, from: &[f32], fill: f32) -> __m512 {
         if from.len() >= 16 {
             unsafe { _mm512_loadu_ps(from.as_ptr()) }
@@ -123,5 +119,53 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn call<K: Kernel>(self, kernel: K) -> K::Output {
         unsafe { compiled(self, kernel) }
+    }
+    #[inline(always)]
+    unsafe fn transpose(
+        self,
+        (from, from_stride): (*const f32, usize),
+        rows: usize,
+        (to, to_stride): (*mut f32, usize),
+    ) {
+        unsafe {
+            // In quarters of four columns: `quads[4 g + c]` holds column `4 l + c` of rows `4 g..4 g + 4` in
+            // its quarter `l`.
+            let mut quads = [_mm512_setzero_ps(); 16];
+            for group in 0..4 {
+                let mut four = [_mm512_setzero_ps(); 4];
+                for (row, vector) in four.iter_mut().enumerate() {
+                    if 4 * group + row < rows {
+                        *vector = _mm512_loadu_ps(from.add((4 * group + row) * from_stride));
+                    }
+                }
+                let low = _mm512_castps_pd(_mm512_unpacklo_ps(four[0], four[1]));
+                let high = _mm512_castps_pd(_mm512_unpackhi_ps(four[0], four[1]));
+                let next_low = _mm512_castps_pd(_mm512_unpacklo_ps(four[2], four[3]));
+                let next_high = _mm512_castps_pd(_mm512_unpackhi_ps(four[2], four[3]));
+                quads[4 * group] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, next_low));
+                quads[4 * group + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, next_low));
+                quads[4 * group + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(high, next_high));
+                quads[4 * group + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(high, next_high));
+            }
+            for column in 0..4 {
+                let even = _mm512_shuffle_f32x4::<0x88>(quads[column], quads[4 + column]);
+                let odd = _mm512_shuffle_f32x4::<0xdd>(quads[column], quads[4 + column]);
+                let next_even = _mm512_shuffle_f32x4::<0x88>(quads[8 + column], quads[12 + column]);
+                let next_odd = _mm512_shuffle_f32x4::<0xdd>(quads[8 + column], quads[12 + column]);
+                let to = to.add(column * to_stride);
+                _mm512_storeu_ps(to, _mm512_shuffle_f32x4::<0x88>(even, next_even));
+                _mm512_storeu_ps(to.add(4 * to_stride), _mm512_shuffle_f32x4::<0x88>(odd, next_odd));
+                _mm512_storeu_ps(to.add(8 * to_stride), _mm512_shuffle_f32x4::<0xdd>(even, next_even));
+                _mm512_storeu_ps(to.add(12 * to_stride), _mm512_shuffle_f32x4::<0xdd>(odd, next_odd));
+            }
+        }
+    }
+    #[inline(always)]
+    fn prefetch(self, address: *const f32) {
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
+    }
+    #[inline(always)]
+    fn prefetch_to_write(self, address: *const f32) {
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(address.cast()) }
     }
 }

@@ -36,11 +36,6 @@ pub(crate) trait Simd: Copy + Send + Sync {
     /// # Safety
     /// `LANES` numbers can be read at `from`.
     unsafe fn load_at(self, from: *const f32) -> Self::V;
-    /// Writes a vector to `to`.
-    ///
-    /// # Safety
-    /// `LANES` numbers can be written at `to`.
-    unsafe fn store_at(self, v: Self::V, to: *mut f32);
     /// The first numbers of a slice, `fill` in the lanes past its end.
     fn load_or(self, from: &[f32], fill: f32) -> Self::V;
     /// Writes as many lanes as the slice has room for.
@@ -69,6 +64,36 @@ pub(crate) trait Simd: Copy + Send + Sync {
     fn sum(self, a: Self::V) -> f32;
     /// The greatest lane.
     fn greatest(self, a: Self::V) -> f32;
+
+    /// Asks for the cache line at an address, which need not be a good one, to be brought near.
+    #[inline(always)]
+    fn prefetch(self, _: *const f32) {}
+    /// The same for a line that is about to be written.
+    #[inline(always)]
+    fn prefetch_to_write(self, _: *const f32) {}
+
+    /// Transposes a block: `to[i, j] = from[j, i]` for `i` and `j` below [`Simd::LANES`], where rows of
+    /// `from` past the first `rows` count as zeros.
+    ///
+    /// # Safety
+    /// `LANES` numbers can be read at each of the `rows` rows of `from`, and written at each of `LANES` rows
+    /// of `to`; rows lie their stride apart.
+    #[inline(always)]
+    unsafe fn transpose(
+        self,
+        (from, from_stride): (*const f32, usize),
+        rows: usize,
+        (to, to_stride): (*mut f32, usize),
+    ) {
+        for i in 0..Self::LANES {
+            for j in 0..Self::LANES {
+                // SAFETY: the contract.
+                unsafe {
+                    *to.add(i * to_stride + j) = if j < rows { *from.add(j * from_stride + i) } else { 0.0 }
+                };
+            }
+        }
+    }
 
     /// Runs a kernel of this set as a function of its own, so that its registers are its own too.
     fn call<K: Kernel>(self, kernel: K) -> K::Output;
@@ -167,6 +192,17 @@ impl Set {
             #[cfg(target_arch = "x86_64")]
             Set::Avx2(_) => avx2::Avx2::LANES,
             Set::Portable(_) => portable::Portable::LANES,
+        }
+    }
+
+    /// How many rows a tile of a matrix product has at most.
+    pub(crate) fn tile_rows(self) -> usize {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512(_) => avx512::Avx512::TILE_ROWS,
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2(_) => avx2::Avx2::TILE_ROWS,
+            Set::Portable(_) => portable::Portable::TILE_ROWS,
         }
     }
 }

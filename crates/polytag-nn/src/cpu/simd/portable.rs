@@ -41,11 +41,6 @@ impl Simd for Portable {
         unsafe { from.cast::<V>().read() }
     }
     #[inline(always)]
-    unsafe fn store_at(self, v: V, to: *mut f32) {
-        // SAFETY: as above.
-        unsafe { to.cast::<V>().write(v) }
-    }
-    #[inline(always)]
     fn load_or(self, from: &[f32], fill: f32) -> V {
         let mut v = [fill; 8];
         let count = from.len().min(8);
