@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::cpu::Aligned;
 use crate::cuda::{Cuda, CudaOptions};
 use crate::element::Element;
 use crate::error::{Bytes, Error};
@@ -114,17 +115,13 @@ impl std::fmt::Debug for Cpu {
 struct HostMemory;
 
 impl Source for HostMemory {
-    type Block = Vec<f32>;
+    type Block = Aligned;
 
-    fn take(&mut self, size: usize) -> Result<Option<Vec<f32>>, Error> {
-        let mut block = Vec::new();
-        Ok(block.try_reserve_exact(size).is_ok().then(|| {
-            block.resize(size, 0.0);
-            block
-        }))
+    fn take(&mut self, size: usize) -> Result<Option<Aligned>, Error> {
+        Ok(Aligned::try_zeros(size))
     }
 
-    fn release(&mut self, _: Vec<f32>) {}
+    fn release(&mut self, _: Aligned) {}
 
     fn device(&self) -> String {
         "CPU".to_owned()
@@ -141,7 +138,7 @@ impl Source for HostMemory {
 
 /// Numbers in the CPU's memory, given back when dropped.
 pub(crate) struct HostBuffer {
-    values: Vec<f32>,
+    values: Aligned,
     length: usize,
     owner: Cpu,
 }

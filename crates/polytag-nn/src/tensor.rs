@@ -137,7 +137,7 @@ impl Tensor {
     /// The values of a matrix on the CPU that nobody shares, to be written.
     pub(crate) fn values_mut(&mut self) -> &mut [f32] {
         match &mut self.data {
-            Data::Cpu(buffer) => &mut **unshared(buffer),
+            Data::Cpu(buffer) => unshared::<HostBuffer>(buffer),
             Data::Cuda(..) => panic!("values of a matrix on a GPU cannot be written from here"),
         }
     }
@@ -166,16 +166,6 @@ impl Tensor {
     /// This matrix as an operand of a product.
     pub(crate) fn operand(&self) -> Operand {
         Operand { address: self.address(), element: self.element(), stride: self.columns, transposed: false }
-    }
-
-    /// The same values in another shape.
-    ///
-    /// # Panics
-    /// If the number of values is another.
-    pub(crate) fn reshaped(mut self, rows: usize, columns: usize) -> Tensor {
-        assert_eq!(self.rows * self.columns, rows * columns, "another shape has as many values");
-        (self.rows, self.columns) = (rows, columns);
-        self
     }
 
     /// Whether nobody else shares the memory, so that it may be written.

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use polytag::data::Passage;
 use polytag::method::load;
-use polytag_nn::device::Device;
 use polytag::predict::Ask;
+use polytag_nn::device::Device;
 
 /// What each folder in testdata/models answers to the same passage, best first.
 const ANSWERS: &[(&str, &[(&str, f32)])] =

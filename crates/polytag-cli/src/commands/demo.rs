@@ -7,10 +7,10 @@ use clap::Args;
 use polytag::data::{Document, Split, Task};
 use polytag::encoder::EncoderCache;
 use polytag::method::{self, MethodConfig, TrainContext};
-use polytag_nn::device::Device;
 use polytag::metric::{EvaluationConfig, EvaluationPlan, evaluate};
 use polytag::predict::{Ask, Predictor};
 use polytag::storage::{Existing, StagedFolder};
+use polytag_nn::device::Device;
 
 use super::{DONE, Done, fit};
 use crate::output;

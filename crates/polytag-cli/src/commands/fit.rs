@@ -73,8 +73,7 @@ impl Fit {
             false => EncoderCache::new(PathBuf::new()),
         };
         let (stop, progress) = (&session.stop, session.progress.as_ref());
-        let context =
-            TrainContext { seed: self.seed, device: &device, encoders: &encoders, stop, progress };
+        let context = TrainContext { seed: self.seed, device: &device, encoders: &encoders, stop, progress };
         let fitted = method::fit(&task, config, &self.out, &context)?;
         if self.json {
             output::print_json(&fitted.manifest)?;

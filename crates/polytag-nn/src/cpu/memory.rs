@@ -26,6 +26,14 @@ impl Aligned {
         Aligned { lines: vec![Line([0.0; LINE]); len.div_ceil(LINE)], len }
     }
 
+    /// `len` zeros, or `None` where there is no memory for them.
+    pub(crate) fn try_zeros(len: usize) -> Option<Aligned> {
+        let mut lines = Vec::new();
+        lines.try_reserve_exact(len.div_ceil(LINE)).ok()?;
+        lines.resize(len.div_ceil(LINE), Line([0.0; LINE]));
+        Some(Aligned { lines, len })
+    }
+
     /// Makes it `len` long; what the numbers are is not said.
     fn resize(&mut self, len: usize) {
         let lines = len.div_ceil(LINE);

@@ -6,6 +6,7 @@
 //! so that the same work gives the same bytes.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::c_void;
 use std::sync::PoisonError;
 
@@ -80,13 +81,13 @@ impl Cuda {
         assert!(!product.out.transposed, "a result is stored as it is");
         self.bind()?;
         let mut plans = self.inner.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = PlanKey::of(product);
-        if !plans.made.contains_key(&key) {
-            // SAFETY: the library was found when the device was opened.
-            let plan = unsafe { Plan::new(self.inner.blas.0, product) }.map_err(failed(product))?;
-            plans.made.insert(key, plan);
-        }
-        let plan = &plans.made[&key];
+        let plan = match plans.made.entry(PlanKey::of(product)) {
+            Entry::Occupied(made) => made.into_mut(),
+            Entry::Vacant(place) => {
+                // SAFETY: the library was found when the device was opened.
+                place.insert(unsafe { Plan::new(self.inner.blas.0, product) }.map_err(failed(product))?)
+            }
+        };
         let (alpha, beta) = (1.0f32, if product.accumulate { 1.0f32 } else { 0.0 });
         // SAFETY: the plan is of this shape; the operands are memory of this device, which later work
         // can only reuse after this; the scalars are read before the call returns.

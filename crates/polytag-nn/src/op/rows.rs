@@ -100,7 +100,9 @@ mod tests {
 
     #[test]
     fn gradients_match_finite_differences() {
-        Case::new("rows").input(Matrix::random(5, 3, 1)).check_gradients(|tape, inputs, _| halves(tape, &inputs[0]));
+        Case::new("rows")
+            .input(Matrix::random(5, 3, 1))
+            .check_gradients(|tape, inputs, _| halves(tape, &inputs[0]));
     }
 
     #[test]

@@ -48,8 +48,8 @@ pub(super) fn write(path: &Path, contents: &Contents) -> Result<(), Error> {
     let metadata = HashMap::from([(STATE.to_owned(), state)]);
     let views = parts(contents).map(|(name, values)| {
         let bytes = bytes_of(values);
-        let view = TensorView::new(Dtype::F32, vec![values.len()], bytes)
-            .expect("as many bytes as the shape says");
+        let view =
+            TensorView::new(Dtype::F32, vec![values.len()], bytes).expect("as many bytes as the shape says");
         (name, view)
     });
     let bytes = safetensors::serialize(views, Some(metadata))
@@ -94,7 +94,8 @@ pub(super) fn read(path: &Path, fingerprint: &str, length: usize) -> Result<Opti
             .chunks_exact(4)
             .map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
             .collect();
-        let fits = view.dtype() == Dtype::F32 && (values.len() == length || name == "best" && values.is_empty());
+        let fits =
+            view.dtype() == Dtype::F32 && (values.len() == length || name == "best" && values.is_empty());
         if fits { Ok(values) } else { Err(damaged(format!("{name} does not fit"))) }
     };
     Ok(Some(Contents {

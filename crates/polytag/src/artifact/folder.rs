@@ -69,7 +69,8 @@ impl ModelFolder {
 
     /// Where the folder `name` within this one is, once all its files have been checked.
     pub fn folder(&self, name: &str) -> Result<PathBuf, ArtifactError> {
-        let within = |file: &&StoredFile| file.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
+        let within =
+            |file: &&StoredFile| file.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
         for file in self.manifest.files.iter().filter(within) {
             self.read(&file.name)?;
         }

@@ -69,8 +69,7 @@ impl FrozenModel {
             return Err(folder.damaged(VECTORS.0, "its vectors are not those of the labels").into());
         }
         let active: Allowed = space.iter().map(|(id, _)| id).collect();
-        let index =
-            Exact::from_rows(dim, rows, active).map_err(|error| folder.damaged(VECTORS.0, error))?;
+        let index = Exact::from_rows(dim, rows, active).map_err(|error| folder.damaged(VECTORS.0, error))?;
         Ok(FrozenModel { config, encoder, space, index })
     }
 
@@ -136,7 +135,8 @@ impl Predictor for FrozenModel {
         let text = text_of(&passage);
         let shares = self.encoder.shares(text, &vector)?;
         let title = passage.title.filter(|title| !title.is_empty()).unwrap_or_default();
-        let joined = if title.is_empty() { passage.text.to_owned() } else { format!("{title}\n{}", passage.text) };
+        let joined =
+            if title.is_empty() { passage.text.to_owned() } else { format!("{title}\n{}", passage.text) };
         let mut reasons: Vec<Reason> = Vec::new();
         let (mut score, mut rest, mut last) = (0.0, 0.0, 0);
         for (range, share) in shares {
@@ -161,7 +161,11 @@ impl Predictor for FrozenModel {
         }
         reasons.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| a.words.cmp(&b.words)));
         if rest != 0.0 {
-            reasons.push(Reason { words: "(the text as a whole)".to_owned(), field: Field::Text, weight: rest });
+            reasons.push(Reason {
+                words: "(the text as a whole)".to_owned(),
+                field: Field::Text,
+                weight: rest,
+            });
         }
         Ok(Explanation { score, matched: Some(label.name.clone()), reasons })
     }
@@ -170,8 +174,7 @@ impl Predictor for FrozenModel {
         model.folder(ENCODER, |path| {
             self.encoder.export(path).map_err(|error| ArtifactError::Encoder(Box::new(error)))
         })?;
-        let vectors =
-            TensorsBuilder::default().rows(VECTORS.1, self.encoder.dimension(), self.index.rows());
+        let vectors = TensorsBuilder::default().rows(VECTORS.1, self.encoder.dimension(), self.index.rows());
         model.tensors(VECTORS.0, &vectors)
     }
 }
