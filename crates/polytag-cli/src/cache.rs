@@ -17,10 +17,14 @@ pub(crate) struct CacheArguments {
 }
 
 impl CacheArguments {
+    /// The folder of the cache, if the user or the environment has one.
+    pub(crate) fn root(&self) -> Option<PathBuf> {
+        self.cache.clone().or_else(|| cache_folder(|name| std::env::var_os(name)))
+    }
+
     /// The encoders in the cache.
     pub(crate) fn encoders(&self) -> anyhow::Result<EncoderCache> {
-        let folder = self.cache.clone().or_else(|| cache_folder(|name| std::env::var_os(name)));
-        let folder = folder.ok_or_else(|| {
+        let folder = self.root().ok_or_else(|| {
             user_error(
                 "there is no home folder to keep encoders in; name one with --cache or in POLYTAG_CACHE",
             )

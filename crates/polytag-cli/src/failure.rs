@@ -50,11 +50,23 @@ fn exit_code(error: &anyhow::Error) -> u8 {
     if error.downcast_ref::<UserError>().is_some() {
         return USER;
     }
+    if let Some(engine) = error.downcast_ref::<polytag_nn::Error>() {
+        return engine_exit_code(engine);
+    }
     match error.downcast_ref::<Error>() {
         Some(Error::Data(DataError::Stopped) | Error::Method(MethodError::Stopped)) => STOPPED,
         Some(Error::Method(MethodError::Data(DataError::Stopped))) => STOPPED,
         Some(Error::Encoder(EncoderError::Stopped)) => STOPPED,
         Some(library) if library.fault() == Fault::User => USER,
+        _ => OURS,
+    }
+}
+
+fn engine_exit_code(error: &polytag_nn::Error) -> u8 {
+    use polytag_nn::Error::{File, Io, NoGpu, OutOfMemory, Stopped, Unfit};
+    match error {
+        Stopped => STOPPED,
+        NoGpu { .. } | OutOfMemory { .. } | File { .. } | Io { .. } | Unfit(_) => USER,
         _ => OURS,
     }
 }

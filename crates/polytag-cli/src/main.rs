@@ -7,6 +7,7 @@
 
 mod cache;
 mod commands;
+mod device;
 mod failure;
 mod output;
 mod page;
