@@ -65,6 +65,15 @@ impl DeviceArgument {
             }
         }
     }
+
+    /// What PyTorch calls the device that was opened.
+    pub(crate) fn torch_name(&self, opened: &Device) -> String {
+        match (opened, self.device) {
+            (Device::Cpu(_), _) => "cpu".to_owned(),
+            (Device::Cuda(_), Choice::Cuda(ordinal)) => format!("cuda:{ordinal}"),
+            (Device::Cuda(_), _) => "cuda:0".to_owned(),
+        }
+    }
 }
 
 #[cfg(test)]
