@@ -9,6 +9,9 @@ use polytag_nn::cuda::CudaOptions;
 use polytag_nn::device::Device;
 
 use crate::cache::CacheArguments;
+use polytag_nn::cuda::CudaOptions;
+use polytag_nn::device::Device;
+
 use crate::failure::say;
 use crate::settings::Session;
 
@@ -86,6 +89,15 @@ impl DeviceArgument {
                 }
                 Ok(device)
             }
+        }
+    }
+
+    /// What PyTorch calls the device that was opened.
+    pub(crate) fn torch_name(&self, opened: &Device) -> String {
+        match (opened, self.device) {
+            (Device::Cpu(_), _) => "cpu".to_owned(),
+            (Device::Cuda(_), Choice::Cuda(ordinal)) => format!("cuda:{ordinal}"),
+            (Device::Cuda(_), _) => "cuda:0".to_owned(),
         }
     }
 }

@@ -28,7 +28,7 @@ pub mod weights; // safetensors, read and written
 pub mod encoder; // BERT-family encoders
 pub mod tokenizer; // text to token ids
 pub mod sentence; // texts to vectors
-pub mod measure; // how long a training step takes
+pub mod measure; // how long a training step takes, and what the machine could do
 
 #[cfg(test)]
 mod golden; // what Python computed

@@ -1,10 +1,12 @@
-//! How long a training step takes: an encoder with random weights, random tokens, InfoNCE between the
-//! halves of a batch, AdamW. The same as PyTorch is measured with, so that both can be told beside each
-//! other.
+//! How long a training step takes, and how much the machine could do at best.
+//!
+//! The step: an encoder with random weights, random tokens, InfoNCE between the halves of a batch, AdamW.
+//! The same as PyTorch is measured with, so that both can be told beside each other.
 
 use std::time::Instant;
 
 use crate::batch::Batch;
+use crate::cpu;
 use crate::device::Device;
 use crate::encoder::{Encoder, EncoderConfig};
 use crate::error::{Bytes, Error};
@@ -16,6 +18,24 @@ use crate::random::Key;
 use crate::tape::{BackwardOptions, Tape};
 use crate::tensor::Tensor;
 
+/// How many steps are made at least before one is measured: memory and kernels are there by then.
+const WARM_STEPS: usize = 5;
+
+/// How many floating-point operations the CPU does in a second at best: fused multiplications and additions
+/// of `f32` in the widest instructions, on all threads of the current rayon pool. Takes a fifth of a second.
+pub fn peak_operations() -> f64 {
+    cpu::peak()
+}
+
+/// How many floating-point operations the way forward takes for texts of these lengths: two for every
+/// number that a weight multiplies, and as many for attention's two products.
+pub fn forward_operations(config: &EncoderConfig, lengths: &[usize]) -> f64 {
+    let EncoderConfig { hidden, inner, layers, .. } = *config;
+    let weights = (4 * hidden * hidden + 2 * hidden * inner) as f64;
+    let of_text = |&length: &usize| 2.0 * length as f64 * (weights + 2.0 * (length * hidden) as f64);
+    layers as f64 * lengths.iter().map(of_text).sum::<f64>()
+}
+
 /// A step to be measured.
 #[derive(Clone, Debug)]
 pub struct TrainStep {
@@ -23,7 +43,8 @@ pub struct TrainStep {
     pub config: EncoderConfig,
     /// Batches, gone through in turn: the length of each text. Each has an even number of texts.
     pub batches: Vec<Vec<usize>>,
-    /// How many steps are measured, after as many batches as there are to warm up.
+    /// How many steps are measured, beginning with the first batch; before that, all batches are gone
+    /// through once, or more often, to warm up.
     pub steps: usize,
 }
 
@@ -69,8 +90,9 @@ impl TrainStep {
     /// Measures on a device.
     ///
     /// # Errors
-    /// If the shape or a length is not possible, or the device fails.
+    /// If the shape or a batch is not possible, or the device fails.
     pub fn run(&self, device: &Device) -> Result<StepTimes, Error> {
+        self.check()?;
         let mut builder = ParametersBuilder::default();
         let encoder = Encoder::random(self.config.clone(), Key::new(1), &mut builder)?;
         let mut parameters = builder.build(device)?;
@@ -82,7 +104,7 @@ impl TrainStep {
             encoder.batch(device, texts.iter().map(Vec::as_slice))
         });
         let batches = batches.collect::<Result<Vec<Batch>, Error>>()?;
-        let warm = self.batches.len().max(5);
+        let warm = batches.len() * WARM_STEPS.div_ceil(batches.len());
         let mut times = StepTimes {
             seconds: Vec::new(),
             tokens: 0,
@@ -99,13 +121,27 @@ impl TrainStep {
             if step >= warm {
                 times.seconds.push(started.elapsed().as_secs_f64());
                 times.tokens += self.batches[which].iter().sum::<usize>();
-                times.operations += self.operations(&self.batches[which]);
+                // The way back costs twice the way forward.
+                times.operations += 3.0 * forward_operations(&self.config, &self.batches[which]);
             }
             times.loss = loss.to_vec()?[0];
         }
         optimizer.settle()?;
         times.peak_memory = device.peak_memory();
         Ok(times)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let has_halves = |batch: &Vec<usize>| !batch.is_empty() && batch.len().is_multiple_of(2);
+        if self.batches.is_empty() || !self.batches.iter().all(has_halves) {
+            return Err(Error::Unfit(
+                "every batch must have an even number of texts, two at least".to_owned(),
+            ));
+        }
+        if self.config.vocabulary < 2 {
+            return Err(Error::Unfit("the vocabulary must have two words at least".to_owned()));
+        }
+        Ok(())
     }
 
     fn tokens(&self, batch: usize, lengths: &[usize]) -> Vec<Vec<u32>> {
@@ -115,15 +151,6 @@ impl TrainStep {
         };
         let text = |(row, &length): (usize, &usize)| (0..length).map(|column| token(row, column)).collect();
         lengths.iter().enumerate().map(text).collect()
-    }
-
-    /// Two for every number that a weight multiplies, and as many for attention's two products; the way
-    /// back costs twice the way forward.
-    fn operations(&self, lengths: &[usize]) -> f64 {
-        let EncoderConfig { hidden, inner, layers, .. } = self.config;
-        let weights = (4 * hidden * hidden + 2 * hidden * inner) as f64;
-        let of_text = |&length: &usize| 2.0 * length as f64 * (weights + 2.0 * (length * hidden) as f64);
-        3.0 * layers as f64 * lengths.iter().map(of_text).sum::<f64>()
     }
 }
 
@@ -179,5 +206,15 @@ mod tests {
             let products = 3.0 * 2.0 * 2.0 * 45.0 * (4.0 * 64.0 * 64.0 + 2.0 * 64.0 * 128.0);
             assert!(times.operations > 20.0 * products && times.operations < 21.0 * products);
         }
+        for batches in [vec![], vec![vec![]], vec![vec![3, 4], vec![5]]] {
+            let refused = TrainStep { batches, ..step.clone() }.run(&Device::cpu()).unwrap_err();
+            assert!(refused.to_string().contains("even number of texts"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_peak_is_one_that_a_processor_can_have() {
+        let peak = peak_operations();
+        assert!(peak > 1e8 && peak < 1e15, "{peak}");
     }
 }

@@ -27,17 +27,22 @@ fn search_is_measured_without_a_peer() {
     assert_eq!(lab.names(""), [""; 0]);
 }
 
-/// A stand-in that says what it was given, so that the way to a peer is tested without one.
+/// A stand-in for Python that checks what it is given and answers, so that the way to a peer is tested
+/// without one.
+fn stand_in(lab: &Lab, check: &str, answer: &str) {
+    lab.write("python", format!("#!/bin/sh\n{check}\necho '{answer}'\n"));
+    let made = Command::new("chmod").arg("+x").arg(lab.path("python")).status().unwrap();
+    assert!(made.success());
+}
+
 #[test]
 fn the_peer_gets_the_same_vectors() {
     let lab = Lab::new();
-    lab.write(
-        "python",
-        "#!/bin/sh\nbytes=$(wc -c)\n[ \"$bytes\" = $((4 * 3 * (10 + 2))) ] || exit 1\n\
-         echo '{\"name\": \"stand-in\", \"seconds\": 0.5, \"found\": [[0, 1], [2, 3]]}'\n",
+    stand_in(
+        &lab,
+        "bytes=$(wc -c)\n[ \"$bytes\" = $((4 * 3 * (10 + 2))) ] || exit 1",
+        r#"{"name": "stand-in", "seconds": 0.5, "found": [[0, 1], [2, 3]]}"#,
     );
-    let made = Command::new("chmod").arg("+x").arg(lab.path("python")).status().unwrap();
-    assert!(made.success());
     let line = "bench search --labels 10 --dim 3 --k 10 --batch 2 --rounds 1 --python ./python";
     let report = json(&lab.run(&format!("{line} --json")).done());
     assert_eq!(report["peer"]["name"], "stand-in");
@@ -69,5 +74,146 @@ fn senseless_sizes_are_refused() {
     for option in ["--labels 0", "--dim 0", "--k 0", "--batch 0", "--rounds 0", "--precision f8"] {
         let complaint = lab.refuses(&format!("bench search {option}"));
         assert!(complaint.contains("invalid value"), "{option}: {complaint}");
+    }
+}
+
+/// A step that even an unoptimised build makes in no time.
+const SMALL_STEP: &str =
+    "bench train-step --device cpu --layers 1 --hidden 32 --heads 1 --steps 2 --python ./no-such-python";
+
+#[test]
+fn a_training_step_is_measured_without_a_peer() {
+    let lab = Lab::new();
+    let told = lab.run(&format!("{SMALL_STEP} --batch 4 --length 7 --peak 1")).done();
+    for part in [
+        "1 layers of 32 numbers, 1 heads; 1 batches, 4 texts, 28 tokens; CPU",
+        "tokens/s",
+        "no torch eager: ./no-such-python cannot be run",
+        "no torch compile: ./no-such-python",
+    ] {
+        assert!(told.contains(part), "no {part:?} in\n{told}");
+    }
+    lab.write("lengths.json", "[[3, 9], [5, 5, 1, 20]]");
+    let line = format!("{SMALL_STEP} --lengths lengths.json --modes eager --peak 0.5 --threads 1 --json");
+    let report = json(&lab.run(&line).done());
+    assert_eq!((&report["tokens"], &report["inner"]), (&43.into(), &128.into()));
+    assert_eq!((&report["lengths_vary"], &report["threads"]), (&true.into(), &1.into()));
+    let ours = &report["ours"];
+    for figure in ["milliseconds", "tokens_per_second", "teraflops", "share_of_peak", "peak_bytes"] {
+        assert!(ours[figure].as_f64().unwrap() > 0.0, "{figure}: {report}");
+    }
+    let peers = report["peers"].as_array().unwrap();
+    assert_eq!((peers.len(), &peers[0]["mode"]), (1, &"eager".into()));
+    assert!(peers[0]["figures"].is_null() && peers[0]["ratio"].is_null());
+    assert_eq!(lab.names(""), ["lengths.json"]);
+}
+
+#[test]
+fn the_peer_makes_the_same_step() {
+    let lab = Lab::new();
+    stand_in(
+        &lab,
+        "grep -c '\"device\":\"cpu\".*\"batches\":\\[\\[7,7\\]\\]' >&2 || exit 1",
+        r#"{"name": "stand-in", "milliseconds": 1e6, "tokens_per_second": 0.014, "peak_bytes": 1}"#,
+    );
+    let line = SMALL_STEP.replace("./no-such-python", "./python") + " --batch 2 --length 7 --modes compile";
+    let report = json(&lab.run(&format!("{line} --json")).done());
+    let peer = &report["peers"][0];
+    assert_eq!(peer["figures"]["name"], "stand-in");
+    assert!(peer["ratio"].as_f64().unwrap() > 1.0 && peer["memory_ratio"].as_f64().unwrap() > 1.0);
+    assert!(lab.run(&line).done().contains("x the speed of stand-in, "));
+}
+
+#[test]
+fn steps_that_cannot_be_made_are_refused() {
+    let lab = Lab::new();
+    lab.write("bad.json", "[[3, \"x\"]]");
+    lab.write("empty.json", "[]");
+    lab.write("long.json", "[[3, 513]]");
+    for (options, complaint) in [
+        ("--batch 3", "even number of texts"),
+        ("--lengths empty.json", "even number of texts"),
+        ("--lengths bad.json", "bad.json: is not a JSON list of batches"),
+        ("--lengths none.json", "none.json"),
+        ("--lengths long.json", "a text of 513 tokens; 1 to 512"),
+        ("--batch 2 --length 20 --pad-to 10", "a text of 20 tokens; 1 to 10"),
+        ("--hidden 33", "33"),
+        ("--peak 0", "above zero"),
+    ] {
+        let options = format!("bench train-step --device cpu --layers 1 --heads 2 --steps 1 {options}");
+        let told = lab.refuses(&options);
+        assert!(told.contains(complaint), "{options}: {told}");
+    }
+    let told = lab.refuses("bench train-step --device gpu");
+    assert!(told.contains("auto, cpu, cuda or cuda:N"), "{told}");
+}
+
+/// A BERT of a few kilobytes.
+fn tiny_encoder() -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../polytag-nn/testdata/encoders/bert");
+    folder.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn encoding_is_measured_without_a_peer() {
+    let lab = Lab::new();
+    lab.write("texts.txt", "tea goes by rail\nbees\n\ntrains carry goods\n");
+    let line = format!(
+        "bench encode --encoder {} --texts texts.txt --max-tokens 16 --passes 2 --device cpu --cache cache \
+         --python ./no-such-python",
+        tiny_encoder()
+    );
+    let told = lab.run(&line).done();
+    for part in [": 4 texts, ", "texts/s", "the peak is ", "no torch: ./no-such", "no onnxruntime: ./no"] {
+        assert!(told.contains(part), "no {part:?} in\n{told}");
+    }
+    let report = json(&lab.run(&format!("{line} --limit 3 --engines ort --threads 1 --json")).done());
+    assert_eq!((&report["texts"], &report["threads"]), (&3.into(), &1.into()));
+    // Two special tokens a text at least.
+    assert!(report["tokens"].as_u64().unwrap() > 6 && report["peak_gigaflops"].as_f64().unwrap() > 0.0);
+    for figure in ["texts_per_second", "tokens_per_second", "gigaflops", "share_of_peak"] {
+        assert!(report["ours"][figure].as_f64().unwrap() > 0.0, "{figure}: {report}");
+    }
+    let peers = report["peers"].as_array().unwrap();
+    assert_eq!((peers.len(), &peers[0]["engine"]), (1, &"ort".into()));
+    assert!(peers[0]["missing"].as_str().unwrap().contains("no-such-python"));
+    assert_eq!(lab.names(""), ["texts.txt"]);
+}
+
+/// The job is a line, and our vectors come after it.
+#[test]
+fn the_peer_gets_the_same_texts() {
+    let lab = Lab::new();
+    lab.write("texts.txt", "tea goes by rail\nbees\n");
+    stand_in(
+        &lab,
+        "grep -ac '\"texts\":\\[\"tea goes by rail\",\"bees\"\\]' >&2 || exit 1",
+        r#"{"name": "stand-in", "seconds": 1e6, "least_cosine": 0.5}"#,
+    );
+    let line = format!(
+        "bench encode --encoder {} --texts texts.txt --max-tokens 16 --device cpu --engines torch \
+         --python ./python",
+        tiny_encoder()
+    );
+    let report = json(&lab.run(&format!("{line} --json")).done());
+    assert_eq!(report["peers"][0]["least_cosine"], 0.5);
+    assert!(report["peers"][0]["ratio"].as_f64().unwrap() > 1.0);
+    assert!(lab.run(&line).done().contains("x stand-in; cosine of the vectors 0.500000 or more"));
+}
+
+#[test]
+fn encoding_nothing_is_refused() {
+    let lab = Lab::new();
+    lab.write("empty.txt", "");
+    lab.write("texts.txt", "bees\n");
+    let encoder = tiny_encoder();
+    for (options, complaint) in [
+        (format!("--encoder {encoder} --texts empty.txt"), "empty.txt: has no texts"),
+        (format!("--encoder {encoder} --texts none.txt"), "none.txt"),
+        (format!("--encoder {encoder} --texts texts.txt --max-tokens 512"), "max_tokens is 512"),
+        ("--encoder ./nothing --texts texts.txt".to_owned(), "nothing"),
+    ] {
+        let told = lab.refuses(&format!("bench encode --device cpu --cache cache {options}"));
+        assert!(told.contains(complaint), "{options}: {told}");
     }
 }

@@ -16,6 +16,7 @@ mod rows; // softmax of rows, sums of columns
 mod norm; // bias, dropout, residual and layer norm
 mod attention; // attention over packed sequences
 mod adamw; // the optimizer's step
+mod peak; // the most that the machine can do
 #[cfg(test)]
 mod testing;
 
@@ -24,6 +25,7 @@ pub use attention::{Attention, AttentionGradients, AttentionSaved, SPAN, attenti
 pub use elementwise::{axpy, dot, exp, gelu, gelu_backward, sum_of_squares};
 pub use memory::Aligned;
 pub use norm::{AddNorm, NormGradients, NormKept, NormSaved, add_norm, add_norm_backward};
+pub(crate) use peak::peak;
 pub use product::{Packed, Then, multiply, multiply_once};
 pub use rows::{column_sums, log_sum_exp, softmax_rows};
 pub use view::View;

@@ -1,20 +1,18 @@
 //! `polytag bench search`: the best labels for a batch of vectors, beside FAISS.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use polytag::ids::LabelId;
 use polytag::index::{Exact, LabelIndex, Precision};
-use polytag::method::MethodError;
 use polytag::ranking::Ranking;
 use polytag_nn::random::Key;
 use serde::{Deserialize, Serialize};
 
 use super::super::{DONE, Done};
 use super::peer::{self, Answer};
+use super::{at_least_one, unless_stopped, write};
 use crate::failure::user_error;
 use crate::output;
 use crate::settings::Session;
@@ -61,10 +59,6 @@ pub(crate) struct Search {
     /// Print JSON
     #[arg(long)]
     json: bool,
-}
-
-fn at_least_one(most: u64) -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..=most)
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum, Serialize)]
@@ -209,14 +203,6 @@ impl Search {
             gigaflops: 2.0 * numbers * self.batch as f64 / seconds / 1e9,
         }
     }
-}
-
-fn unless_stopped(session: &Session) -> Result<(), polytag::Error> {
-    if session.stop.is_asked() { Err(MethodError::Stopped.into()) } else { Ok(()) }
-}
-
-fn write(out: &mut impl Write, values: &[f32]) -> io::Result<()> {
-    values.iter().try_for_each(|value| out.write_all(&value.to_le_bytes()))
 }
 
 /// The share of `theirs` that is in `ours`; ties at the end and rounding may cost a little.
