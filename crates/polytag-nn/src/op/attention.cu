@@ -1,6 +1,6 @@
 // Attention over packed sequences, forward and backward, without scores in device memory.
 //
-// Compiled once a head dimension (HEAD_DIM 32 or 64), after random.cu and before attention_backward*.cu, for
+// Compiled once a head dimension (HEAD_DIM 32 or 64), after random.cu and before attention_backward.cu, for
 // compute capability 8.0 and later. Needs no header: bf16 values travel as 16-bit integers, the tensor cores
 // are called by name.
 //
@@ -14,10 +14,10 @@
 //      d_qkv  bf16, as qkv; bias_sums i64 [heads, 1023]: the bias gradient in fixed point
 //
 // kernel                      grid                     threads  bytes of shared memory, T = 128 * HEAD_DIM
-// attention_forward           tiles, heads             128      6 T,                +4096 with a bias
+// attention_forward           tiles, heads             128      5 T,                +4096 with a bias
 // attention_backward_short    short sequences, heads   256      8 T + 33792,        +4096 with a bias
-// attention_backward_queries  long tiles, heads        128      8 T + 512,          +8192 with a bias
-// attention_backward_keys     long tiles, heads        128      8 T + 1024,         +4096 with a bias
+// attention_backward_queries  long tiles, heads        128      6 T + 256,          +8192 with a bias
+// attention_backward_keys     long tiles, heads        128      6 T + 1024,         +4096 with a bias
 // attention_bias_gradient     any                      any      0
 // The blocks a multiprocessor holds are counted on the whole of its shared memory: the host asks for the
 // largest share (preferred carve-out 100).
@@ -30,14 +30,11 @@
 // The same bits come out each run: every sum of floats has one owner and one order, and the one sum across
 // blocks, the bias gradient, adds integers.
 //
-// A warp owns strips of 16 rows (queries, or keys in the passes that sum over queries) and all columns: an
+// A warp owns 16 rows (queries, or keys in the passes that sum over queries) and all columns: an
 // accumulator of scores then has the very layout of the next product's left operand, and probabilities
-// never leave the registers. Two strips share each operand read from shared memory, which halves the reads,
-// and four warps cover 128 rows, which halves the copies to it: the block of every other tile takes the next
-// tile too, and that one's own block ends at once. Tiles lie in shared memory as rows of HEAD_DIM values,
-// their 16-byte chunks permuted within 128 bytes (`place`) so that the eight rows an ldmatrix reads lie in
-// distinct banks. Rows past a sequence's end are zero: they add nothing to a product, so only keys need a
-// mask.
+// never leave the registers. Tiles lie in shared memory as rows of HEAD_DIM values, their 16-byte chunks
+// permuted within 128 bytes (`place`) so that the eight rows an ldmatrix reads lie in distinct banks.
+// Rows past a sequence's end are zero: they add nothing to a product, so only keys need a mask.
 
 typedef unsigned short bf16;
 
@@ -49,10 +46,7 @@ constexpr int CHUNKS = ROW / 16;
 constexpr int TILE_BYTES = TILE * ROW;
 constexpr int STEPS = HEAD_DIM / 16;   // products of depth 16 over a head
 constexpr int COLUMNS = HEAD_DIM / 8;  // accumulators of width 8 over a head
-constexpr int STRIPS = 2;              // of 16 rows a warp, where four warps cover a block's rows
-constexpr int WARP_ROWS = STRIPS * 16;
-constexpr int BLOCK_ROWS = 4 * WARP_ROWS;
-constexpr int BLOCKS = HEAD_DIM == 64 ? 2 : 3; // of 128 threads a multiprocessor: what registers allow
+constexpr int BLOCKS = HEAD_DIM == 64 ? 4 : 5; // of 128 threads a multiprocessor: what registers allow
 constexpr float LOG2_E = 1.4426950408889634f;
 constexpr float LN_2 = 0.6931471805599453f;
 constexpr float FIXED_POINT = 1099511627776.0f; // 2^40: sums up to 2^23 in steps of 1e-12
@@ -77,14 +71,6 @@ __device__ __forceinline__ void copy_chunk(u32 to, const void* from, bool exists
 __device__ __forceinline__ void copy_float(u32 to, const float* from, bool exists) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
                  :: "r"(to), "l"(from), "r"(exists ? 4 : 0) : "memory");
-}
-
-// Copies started since the last call become a group.
-__device__ __forceinline__ void group_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-// Waits for all groups but the last.
-__device__ __forceinline__ void wait_for_earlier_copies() {
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
 }
 
 __device__ __forceinline__ void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
@@ -126,8 +112,6 @@ __device__ __forceinline__ float power_of_two(float x) {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
-
-__device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
 
 __device__ __forceinline__ void store_word(u32 address, u32 word) {
     asm volatile("st.shared.u32 [%0], %1;" :: "r"(address), "r"(word) : "memory");
@@ -186,13 +170,7 @@ __device__ __forceinline__ void load_rows(u32 tile, const bf16* source, int stri
     }
 }
 
-// The left operand, 16 columns deep, that two accumulators of a strip make.
-__device__ __forceinline__ Fragment left_operand(const float (&first)[4], const float (&second)[4]) {
-    return {{pack(first[0], first[1]), pack(first[2], first[3]),
-             pack(second[0], second[1]), pack(second[2], second[3])}};
-}
-
-// Rounds a strip's accumulators to bf16 into its 16 rows of a tile.
+// Rounds a warp's accumulators to bf16 into its 16 rows of a tile.
 __device__ __forceinline__ void put_rows(
     u32 tile, const float (&sums)[COLUMNS][4], float upper, float lower
 ) {
@@ -221,210 +199,152 @@ __device__ __forceinline__ void load_bias(float* distances, const float* bias, i
 
 // --- forward
 
-// What a warp with strips of 16 queries needs to know of them and of a tile of keys.
-struct QueryWork {
-    u32 keys, values;        // tiles
-    const float* distances;  // or null
-    int row;                 // the lane's upper row of the first strip, in the sequence
-    int key;                 // the tile's first row, in the sequence
-    int start, length, head, heads;
-    float scale;             // of scores that are exponents of two
-};
-
-// 16 queries as left operands, the sums of weighted values, and of either of a lane's rows the highest score
-// and the sum of the powers of all below it.
-struct QueryStrip {
-    Fragment queries[STEPS];
-    float sums[COLUMNS][4], highest[2], total[2];
-};
-
-// Makes of a strip's scores the weights of the values, and makes its sums so far relative to a new maximum.
-template <int COUNT>
-__device__ __forceinline__ void weigh(
-    const QueryWork& work, const Dropout& dropout, int row, QueryStrip& strip, float (&scores)[COUNT][4]
-) {
-    const int column = work.key + 2 * (threadIdx.x & 3);
-    if (work.distances) {
-        const float* nearest = work.distances + (column - row + 511);
-#pragma unroll
-        for (int n = 0; n < COUNT; n++) {
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                // The test is for the compiler's sake: it reads fewer values ahead and spills none.
-                const bool exists = row + (e >> 1) * 8 < work.length;
-                const float by = exists ? nearest[n * 8 + (e & 1) - (e >> 1) * 8] : 0.0f;
-                scores[n][e] = fmaf(scores[n][e], work.scale, by);
-            }
-        }
-    }
-    if (work.key + COUNT * 8 > work.length) {
-#pragma unroll
-        for (int n = 0; n < COUNT; n++) {
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                if (column + n * 8 + (e & 1) >= work.length) scores[n][e] = -infinity();
-            }
-        }
-    }
-    const float factor = work.distances ? 1.0f : work.scale; // makes exponents of two of scores
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        float highest = strip.highest[half];
-#pragma unroll
-        for (int n = 0; n < COUNT; n++) {
-            highest = fmaxf(highest, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
-        }
-        highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, 1));
-        highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, 2));
-        const float correction = power_of_two((strip.highest[half] - highest) * factor);
-        strip.highest[half] = highest;
-        strip.total[half] *= correction;
-#pragma unroll
-        for (int n = 0; n < COLUMNS; n++) {
-            strip.sums[n][2 * half] *= correction;
-            strip.sums[n][2 * half + 1] *= correction;
-        }
-#pragma unroll
-        for (int n = 0; n < COUNT; n++) {
-#pragma unroll
-            for (int e = 2 * half; e < 2 * half + 2; e++) {
-                scores[n][e] = power_of_two(fmaf(scores[n][e], factor, -highest * factor));
-                strip.total[half] += scores[n][e];
-            }
-        }
-    }
-    if (dropout.threshold) {
-        const u32 upper = (u32)(work.start + row) * work.heads + work.head, lower = upper + 8 * work.heads;
-#pragma unroll
-        for (int n = 0; n < COUNT; n++) {
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                scores[n][e] *= dropout_factor(dropout, e < 2 ? upper : lower, column + n * 8 + (e & 1));
-            }
-        }
-    }
-}
-
-// Adds the first KEYS keys of a tile to what the warp's queries attend to.
-template <int KEYS>
-__device__ __forceinline__ void add_keys(
-    const QueryWork& work, const Dropout& dropout, QueryStrip (&strips)[STRIPS]
-) {
-    float scores[STRIPS][KEYS / 8][4] = {};
-#pragma unroll
-    for (int step = 0; step < STEPS; step++) {
-#pragma unroll
-        for (int n = 0; n < KEYS / 16; n++) {
-            const Fragment key = load_matrices(step_to(work.keys + lane_by_column(), n, step));
-#pragma unroll
-            for (int strip = 0; strip < STRIPS; strip++) {
-                const Fragment& query = strips[strip].queries[step];
-                multiply_add(scores[strip][2 * n], query, key.part[0], key.part[1]);
-                multiply_add(scores[strip][2 * n + 1], query, key.part[2], key.part[3]);
-            }
-        }
-    }
-#pragma unroll
-    for (int strip = 0; strip < STRIPS; strip++) {
-        weigh(work, dropout, work.row + strip * 16, strips[strip], scores[strip]);
-    }
-#pragma unroll
-    for (int k = 0; k < KEYS / 16; k++) {
-        Fragment weights[STRIPS];
-#pragma unroll
-        for (int strip = 0; strip < STRIPS; strip++) {
-            weights[strip] = left_operand(scores[strip][2 * k], scores[strip][2 * k + 1]);
-        }
-#pragma unroll
-        for (int n = 0; n < COLUMNS / 2; n++) {
-            const Fragment value = load_transposed(step_to(work.values + lane_by_row(), k, n));
-#pragma unroll
-            for (int strip = 0; strip < STRIPS; strip++) {
-                multiply_add(strips[strip].sums[2 * n], weights[strip], value.part[0], value.part[1]);
-                multiply_add(strips[strip].sums[2 * n + 1], weights[strip], value.part[2], value.part[3]);
-            }
-        }
-    }
-}
-
 extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_forward(
     const bf16* __restrict__ qkv, const int* __restrict__ offsets, const int2* __restrict__ tiles,
     const float* __restrict__ bias, bf16* __restrict__ out, float* __restrict__ log_sums,
     int tokens, int heads, float scale, Dropout dropout
 ) {
     const int2 tile = tiles[blockIdx.x];
-    if (tile.y % BLOCK_ROWS) return;
-    const int head = blockIdx.y, own = (threadIdx.x >> 5) * WARP_ROWS;
+    const int head = blockIdx.y, warp = threadIdx.x >> 5;
     const int group = (threadIdx.x & 31) >> 2, pair = threadIdx.x & 3;
     const int start = offsets[tile.x], length = offsets[tile.x + 1] - start;
-    const int valid = min(BLOCK_ROWS, length - tile.y);
     const int hidden = heads * HEAD_DIM, stride = 3 * hidden;
     const bf16* queries = qkv + (size_t)start * stride + head * HEAD_DIM;
     const bf16* keys = queries + hidden;
+    const bf16* values = keys + hidden;
 
     const u32 query_tile = shared_address(memory);
-    const u32 own_rows = query_tile + own * ROW;
-    float* distances = (float*)(memory + 6 * TILE_BYTES);
-    // The keys' and values' tiles number `odd`.
-    const auto load_keys = [&](int first, int odd) {
-        const u32 key_tile = query_tile + (2 + 2 * odd) * TILE_BYTES;
-        load_rows<128>(key_tile, keys + first * stride, stride, TILE, length - first);
-        load_rows<128>(key_tile + TILE_BYTES, keys + hidden + first * stride, stride, TILE, length - first);
-    };
-    load_rows<128>(query_tile, queries + tile.y * stride, stride, BLOCK_ROWS, valid);
-    load_keys(0, 0);
-    group_copies();
-    if (TILE < length) load_keys(TILE, 1);
-    group_copies();
+    const u32 own_rows = query_tile + warp * 16 * ROW;
+    float* distances = (float*)(memory + 5 * TILE_BYTES);
+    load_rows<128>(query_tile, queries + tile.y * stride, stride, TILE, length - tile.y);
+    load_rows<128>(query_tile + TILE_BYTES, keys, stride, TILE, length);
+    load_rows<128>(query_tile + 2 * TILE_BYTES, values, stride, TILE, length);
     if (bias) load_bias<128>(distances, bias, head);
-    wait_for_earlier_copies();
+    wait_for_copies();
     __syncthreads();
 
-    QueryStrip strips[STRIPS] = {};
+    Fragment query[STEPS];
 #pragma unroll
-    for (int strip = 0; strip < STRIPS; strip++) {
-        strips[strip].highest[0] = strips[strip].highest[1] = -infinity();
-#pragma unroll
-        for (int step = 0; step < STEPS; step++) {
-            strips[strip].queries[step] = load_matrices(step_to(own_rows + lane_by_row(), strip, step));
-        }
+    for (int step = 0; step < STEPS; step++) {
+        query[step] = load_matrices(step_to(own_rows + lane_by_row(), 0, step));
     }
-    const int row = tile.y + own + group;
+
+    const float factor = bias ? 1.0f : scale * LOG2_E; // makes exponents of two of scores
+    const int row = tile.y + warp * 16 + group;
+    float sums[COLUMNS][4] = {};
+    float maximum[2] = {-__int_as_float(0x7f800000), -__int_as_float(0x7f800000)};
+    float total[2] = {0.0f, 0.0f};
     for (int first = 0, odd = 0; first < length; first += TILE, odd ^= 1) {
+        const u32 key_tile = query_tile + (1 + 2 * odd) * TILE_BYTES;
         if (first > 0) {
             wait_for_copies();
             __syncthreads();
-            if (first + TILE < length) load_keys(first + TILE, odd ^ 1);
         }
-        const u32 key_tile = query_tile + (2 + 2 * odd) * TILE_BYTES;
-        const QueryWork work = {
-            key_tile, key_tile + TILE_BYTES, bias ? distances : nullptr, row, first,
-            start, length, head, heads, scale * LOG2_E,
-        };
-        if (own >= valid) continue;
-        if (length - first > TILE / 2) {
-            add_keys<TILE>(work, dropout, strips);
-        } else {
-            add_keys<TILE / 2>(work, dropout, strips);
+        if (first + TILE < length) {
+            const int next = first + TILE;
+            const u32 other = query_tile + (3 - 2 * odd) * TILE_BYTES;
+            load_rows<128>(other, keys + next * stride, stride, TILE, length - next);
+            load_rows<128>(other + TILE_BYTES, values + next * stride, stride, TILE, length - next);
+        }
+
+        float scores[8][4] = {};
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
+#pragma unroll
+            for (int n = 0; n < 4; n++) {
+                const Fragment key = load_matrices(step_to(key_tile + lane_by_column(), n, step));
+                multiply_add(scores[2 * n], query[step], key.part[0], key.part[1]);
+                multiply_add(scores[2 * n + 1], query[step], key.part[2], key.part[3]);
+            }
+        }
+
+        const int column = first + 2 * pair;
+        if (bias) {
+            const float* nearest = distances + (column - row + 511);
+#pragma unroll
+            for (int n = 0; n < 8; n++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    // The test is for the compiler's sake: it reads fewer values ahead and spills none.
+                    const bool exists = row + (e >> 1) * 8 < length;
+                    const float by = exists ? nearest[n * 8 + (e & 1) - (e >> 1) * 8] : 0.0f;
+                    scores[n][e] = fmaf(scores[n][e], scale * LOG2_E, by);
+                }
+            }
+        }
+        if (first + TILE > length) {
+#pragma unroll
+            for (int n = 0; n < 8; n++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    if (column + n * 8 + (e & 1) >= length) scores[n][e] = -__int_as_float(0x7f800000);
+                }
+            }
+        }
+
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float highest = maximum[half];
+#pragma unroll
+            for (int n = 0; n < 8; n++) {
+                highest = fmaxf(highest, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
+            }
+            highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, 1));
+            highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, 2));
+            const float correction = power_of_two((maximum[half] - highest) * factor);
+            maximum[half] = highest;
+            total[half] *= correction;
+#pragma unroll
+            for (int n = 0; n < COLUMNS; n++) {
+                sums[n][2 * half] *= correction;
+                sums[n][2 * half + 1] *= correction;
+            }
+#pragma unroll
+            for (int n = 0; n < 8; n++) {
+#pragma unroll
+                for (int e = 2 * half; e < 2 * half + 2; e++) {
+                    scores[n][e] = power_of_two(fmaf(scores[n][e], factor, -highest * factor));
+                    total[half] += scores[n][e];
+                }
+            }
+        }
+        if (dropout.threshold) {
+            const u32 upper = (u32)(start + row) * heads + head, lower = upper + 8 * heads;
+#pragma unroll
+            for (int n = 0; n < 8; n++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    scores[n][e] *= dropout_factor(dropout, e < 2 ? upper : lower, column + n * 8 + (e & 1));
+                }
+            }
+        }
+
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            const float (&left)[4] = scores[2 * k], (&right)[4] = scores[2 * k + 1];
+            const Fragment weights = {{pack(left[0], left[1]), pack(left[2], left[3]),
+                                       pack(right[0], right[1]), pack(right[2], right[3])}};
+#pragma unroll
+            for (int n = 0; n < COLUMNS / 2; n++) {
+                const Fragment value = load_transposed(step_to(key_tile + TILE_BYTES + lane_by_row(), k, n));
+                multiply_add(sums[2 * n], weights, value.part[0], value.part[1]);
+                multiply_add(sums[2 * n + 1], weights, value.part[2], value.part[3]);
+            }
         }
     }
 
-    const float unit = bias ? LN_2 : scale; // of the scores kept, as natural exponents
 #pragma unroll
-    for (int strip = 0; strip < STRIPS; strip++) {
-        QueryStrip& s = strips[strip];
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            s.total[half] += __shfl_xor_sync(0xffffffff, s.total[half], 1);
-            s.total[half] += __shfl_xor_sync(0xffffffff, s.total[half], 2);
-            const int here = row + strip * 16 + half * 8;
-            if (pair == 0 && here < length) {
-                log_sums[(size_t)head * tokens + start + here] = s.highest[half] * unit + logf(s.total[half]);
-            }
+    for (int half = 0; half < 2; half++) {
+        total[half] += __shfl_xor_sync(0xffffffff, total[half], 1);
+        total[half] += __shfl_xor_sync(0xffffffff, total[half], 2);
+        if (pair == 0 && row + half * 8 < length) {
+            log_sums[(size_t)head * tokens + start + row + half * 8] =
+                maximum[half] * factor * LN_2 + logf(total[half]);
         }
-        put_rows(own_rows + strip * 16 * ROW, s.sums, 1.0f / s.total[0], 1.0f / s.total[1]);
     }
+    put_rows(own_rows, sums, 1.0f / total[0], 1.0f / total[1]);
     __syncwarp();
-    bf16* target = out + (size_t)(start + tile.y + own) * hidden + head * HEAD_DIM;
-    store_rows<32>(target, hidden, own_rows, min(WARP_ROWS, valid - own));
+    const int first_row = tile.y + warp * 16;
+    bf16* target = out + (size_t)(start + first_row) * hidden + head * HEAD_DIM;
+    store_rows<32>(target, hidden, own_rows, min(16, length - first_row));
 }

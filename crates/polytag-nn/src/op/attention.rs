@@ -15,11 +15,7 @@ use crate::random::Dropout;
 use crate::tape::{Backward, Flow, Link, Tape, Var};
 use crate::tensor::Tensor;
 
-const TEXT: &str = concat!(
-    include_str!("attention.cu"),
-    include_str!("attention_backward.cu"),
-    include_str!("attention_backward_queries.cu")
-);
+const TEXT: &str = concat!(include_str!("attention.cu"), include_str!("attention_backward.cu"));
 const HEADS_OF_32: KernelSource = KernelSource { module: "attention", text: TEXT, define: "HEAD_DIM=32" };
 const HEADS_OF_64: KernelSource = KernelSource { module: "attention", text: TEXT, define: "HEAD_DIM=64" };
 
@@ -136,7 +132,7 @@ impl Shape {
                 let tiles = self.batch.tiles();
                 Launch::new(cuda, self.kernels(), "attention_forward")
                     .shape(tiles.count, self.heads, 128)
-                    .shared(self.shared(6, 0, 4096, bias.is_some()))
+                    .shared(self.shared(5, 0, 4096, bias.is_some()))
                     .address(qkv.address())
                     .address(self.batch.offsets_address())
                     .address(tiles.all)
@@ -194,7 +190,7 @@ impl Shape {
         settings(short)?;
         let deltas = Buffer::take(cuda, 4 * self.heads * tokens)?;
         let queries =
-            launch("attention_backward_queries", tiles.long, 128, self.shared(8, 512, 8192, with_bias))
+            launch("attention_backward_queries", tiles.long, 128, self.shared(6, 256, 8192, with_bias))
                 .address(saved.qkv.address())
                 .address(saved.out.address())
                 .address(d_out.address())
@@ -206,7 +202,7 @@ impl Shape {
                 .address(d_qkv.address())
                 .address(sums_address);
         settings(queries)?;
-        let keys = launch("attention_backward_keys", tiles.long, 128, self.shared(8, 1024, 4096, with_bias))
+        let keys = launch("attention_backward_keys", tiles.long, 128, self.shared(6, 1024, 4096, with_bias))
             .address(saved.qkv.address())
             .address(d_out.address())
             .address(self.batch.offsets_address())

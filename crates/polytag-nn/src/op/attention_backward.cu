@@ -1,5 +1,4 @@
-// The backward pass of attention: short sequences, and the keys of long ones. Compiled after attention.cu,
-// whose header says what lies where, and before attention_backward_queries.cu.
+// The backward pass of attention. Compiled after attention.cu, whose header says what lies where.
 //
 // With P the probabilities, F the dropout factors and S the scaled scores:
 //   d_values  = (P * F)^T d_out          dS     = P * (F * (d_out values^T) - delta)
@@ -8,8 +7,9 @@
 
 // Half of a row's delta is a thread's: two threads a row, neighbours on alternate chunks.
 __device__ __forceinline__ void load_output(
-    uint4 (&output)[CHUNKS / 2], const bf16* out, int stride, int row, int valid
+    uint4 (&output)[CHUNKS / 2], const bf16* out, int stride, int valid
 ) {
+    const int row = threadIdx.x >> 1;
 #pragma unroll
     for (int i = 0; i < CHUNKS / 2; i++) {
         output[i] = row < valid ? *(const uint4*)(out + row * stride + (2 * i + (threadIdx.x & 1)) * 8)
@@ -22,12 +22,12 @@ __device__ __forceinline__ float dot_pair(u32 a, u32 b, float sum) {
     return fmaf(__uint_as_float(a & 0xffff0000), __uint_as_float(b & 0xffff0000), sum);
 }
 
-// The delta of a row, in both of its threads.
-__device__ __forceinline__ float row_delta(const uint4 (&output)[CHUNKS / 2], u32 d_out_tile, int row) {
+// The delta of row threadIdx.x / 2, in both of its threads.
+__device__ __forceinline__ float row_delta(const uint4 (&output)[CHUNKS / 2], u32 d_out_tile) {
     float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < CHUNKS / 2; i++) {
-        const uint4 d = load_chunk(d_out_tile + place(row, 2 * i + (threadIdx.x & 1)));
+        const uint4 d = load_chunk(d_out_tile + place(threadIdx.x >> 1, 2 * i + (threadIdx.x & 1)));
         sum = dot_pair(output[i].x, d.x, dot_pair(output[i].y, d.y, sum));
         sum = dot_pair(output[i].z, d.z, dot_pair(output[i].w, d.w, sum));
     }
@@ -52,49 +52,46 @@ __device__ __forceinline__ void add_to_bias(long long* bias_sums, int head, int 
               (unsigned long long)__float2ll_rn(sum * FIXED_POINT));
 }
 
-// What a warp with strips of 16 keys needs to know of them and of a tile of queries.
+// What a warp with 16 keys needs to know of them and of a tile of queries.
 struct KeyWork {
+    u32 keys, values;        // the lane's addresses in the warp's rows
     u32 queries, d_out;      // tiles
-    u32 d_scores;            // the warp's rows of a tile [keys, SHORT queries]; for a warp of one strip
     const float* log_sums;   // of the tile's queries, in shared memory
     const float* deltas;
     const float* distances;  // or null
-    int key;                 // the lane's upper row of the first strip, in the sequence
+    int key;                 // the lane's upper row, in the sequence
     int query;               // the tile's first row, in the sequence
     int start, length, head, heads;
     float scale;             // of scores that are exponents of two
 };
 
-// 16 keys with their values, as left operands, and the gradients of both.
-struct KeyStrip {
-    Fragment keys[STEPS], values[STEPS];
-    float d_keys[COLUMNS][4], d_values[COLUMNS][4];
-};
-
-// Reads a warp's keys and values, which lie from `own` on in their tiles.
-template <int COUNT>
-__device__ __forceinline__ void load_strips(
-    KeyStrip (&strips)[COUNT], u32 key_tile, u32 value_tile, int own
+// Adds what 32 queries, from the tile's row `from` on, give to the gradients of the warp's keys and values.
+// With D_SCORES, dS^T goes to a tile [keys, SHORT queries] too, at the warp's rows.
+template <bool D_SCORES>
+__device__ __forceinline__ void add_queries(
+    const KeyWork& work, const Dropout& dropout, int from, float (&d_keys)[COLUMNS][4],
+    float (&d_values)[COLUMNS][4], u32 d_score_rows
 ) {
+    const int group = (threadIdx.x & 31) >> 2, pair = threadIdx.x & 3;
+    float weights[4][4] = {}, d_scores[4][4] = {};
 #pragma unroll
-    for (int strip = 0; strip < COUNT; strip++) {
+    for (int step = 0; step < STEPS; step++) {
+        const Fragment key = load_matrices(step_to(work.keys, 0, step));
+        const Fragment value = load_matrices(step_to(work.values, 0, step));
 #pragma unroll
-        for (int step = 0; step < STEPS; step++) {
-            const u32 at = step_to(lane_by_row() + own * ROW, strip, step);
-            strips[strip].keys[step] = load_matrices(key_tile + at);
-            strips[strip].values[step] = load_matrices(value_tile + at);
+        for (int n = 0; n < 2; n++) {
+            const u32 at = step_to(lane_by_column() + from * ROW, n, step);
+            const Fragment query = load_matrices(work.queries + at);
+            multiply_add(weights[2 * n], key, query.part[0], query.part[1]);
+            multiply_add(weights[2 * n + 1], key, query.part[2], query.part[3]);
+            const Fragment d_out = load_matrices(work.d_out + at);
+            multiply_add(d_scores[2 * n], value, d_out.part[0], d_out.part[1]);
+            multiply_add(d_scores[2 * n + 1], value, d_out.part[2], d_out.part[3]);
         }
     }
-}
-
-// Makes of a strip's products, keys by queries and values by d_out, the weights of d_out and dS^T.
-// `at` is the lane's upper key in the sequence and its first query in the tile.
-__device__ __forceinline__ void finish_scores(
-    const KeyWork& work, const Dropout& dropout, int2 at, float (&weights)[2][4], float (&d_scores)[2][4]
-) {
-    const int key = at.x, column = at.y;
+    const int column = from + 2 * pair;
 #pragma unroll
-    for (int n = 0; n < 2; n++) {
+    for (int n = 0; n < 4; n++) {
         const float2 log_sum = *(const float2*)(work.log_sums + column + n * 8);
 #pragma unroll
         for (int e = 0; e < 4; e++) {
@@ -103,9 +100,9 @@ __device__ __forceinline__ void finish_scores(
     }
     if (work.distances) {
         const int query = work.query + column;
-        const float* nearest = work.distances + (key - query + 511);
+        const float* nearest = work.distances + (work.key - query + 511);
 #pragma unroll
-        for (int n = 0; n < 2; n++) {
+        for (int n = 0; n < 4; n++) {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 // A high bias alone, of a query past the end, might be infinite as a power.
@@ -115,88 +112,53 @@ __device__ __forceinline__ void finish_scores(
         }
     }
     // Keys past the end: an infinity might meet their zeros where all true scores are far below zero.
-    const bool upper = key < work.length, lower = key + 8 < work.length;
+    const bool upper = work.key < work.length, lower = work.key + 8 < work.length;
 #pragma unroll
-    for (int n = 0; n < 2; n++) {
+    for (int n = 0; n < 4; n++) {
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             weights[n][e] = (e < 2 ? upper : lower) ? power_of_two(weights[n][e]) : 0.0f;
         }
     }
-    float factors[2][4] = {{1.0f, 1.0f, 1.0f, 1.0f}, {1.0f, 1.0f, 1.0f, 1.0f}};
-    if (dropout.threshold) {
 #pragma unroll
-        for (int n = 0; n < 2; n++) {
+    for (int n = 0; n < 4; n++) {
+        const float2 delta = *(const float2*)(work.deltas + column + n * 8);
+        float factors[4] = {1.0f, 1.0f, 1.0f, 1.0f};
+        if (dropout.threshold) {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 const u32 token = work.start + work.query + column + n * 8 + (e & 1);
-                factors[n][e] = dropout_factor(dropout, token * work.heads + work.head, key + (e >> 1) * 8);
+                factors[e] = dropout_factor(dropout, token * work.heads + work.head, work.key + (e >> 1) * 8);
             }
         }
-    }
-#pragma unroll
-    for (int n = 0; n < 2; n++) {
-        const float2 delta = *(const float2*)(work.deltas + column + n * 8);
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            const float d_weight = fmaf(d_scores[n][e], factors[n][e], -(e & 1 ? delta.y : delta.x));
-            d_scores[n][e] = weights[n][e] * d_weight;
-            weights[n][e] *= factors[n][e];
+            d_scores[n][e] = weights[n][e] * fmaf(d_scores[n][e], factors[e], -(e & 1 ? delta.y : delta.x));
+            weights[n][e] *= factors[e];
         }
     }
-}
-
-// Adds what 16 queries, from the tile's row `from` on, give to the gradients of the warp's keys and values:
-// no more at a time, since the keys and values that stay in registers save more reads than a wider step.
-// A warp of one strip leaves dS^T in shared memory too.
-template <int COUNT>
-__device__ __forceinline__ void add_queries(
-    const KeyWork& work, const Dropout& dropout, int from, KeyStrip (&strips)[COUNT]
-) {
-    const int group = (threadIdx.x & 31) >> 2, pair = threadIdx.x & 3;
-    float weights[COUNT][2][4] = {}, d_scores[COUNT][2][4] = {};
 #pragma unroll
-    for (int step = 0; step < STEPS; step++) {
-        const u32 at = step_to(lane_by_column() + from * ROW, 0, step);
-        const Fragment query = load_matrices(work.queries + at);
-        const Fragment d_out = load_matrices(work.d_out + at);
-#pragma unroll
-        for (int strip = 0; strip < COUNT; strip++) {
-            const Fragment &key = strips[strip].keys[step], &value = strips[strip].values[step];
-            multiply_add(weights[strip][0], key, query.part[0], query.part[1]);
-            multiply_add(weights[strip][1], key, query.part[2], query.part[3]);
-            multiply_add(d_scores[strip][0], value, d_out.part[0], d_out.part[1]);
-            multiply_add(d_scores[strip][1], value, d_out.part[2], d_out.part[3]);
-        }
-    }
-    Fragment weight[COUNT], d_score[COUNT];
-#pragma unroll
-    for (int strip = 0; strip < COUNT; strip++) {
-        const int2 at = {work.key + strip * 16, from + 2 * pair};
-        finish_scores(work, dropout, at, weights[strip], d_scores[strip]);
-        weight[strip] = left_operand(weights[strip][0], weights[strip][1]);
-        d_score[strip] = left_operand(d_scores[strip][0], d_scores[strip][1]);
-    }
-    if (COUNT == 1) {
+    for (int k = 0; k < 2; k++) {
+        Fragment weight, d_score;
 #pragma unroll
         for (int part = 0; part < 4; part++) {
-            const int chunk = from / 8 + (part >> 1);
-            const u32 at = (work.d_scores + place<SHORT * 2>(group, 0) + pair * 4) ^ chunk << 4;
-            store_word(at + (part & 1) * 8 * SHORT * 2, d_score[0].part[part]);
+            const int n = 2 * k + (part >> 1), e = (part & 1) * 2;
+            weight.part[part] = pack(weights[n][e], weights[n][e + 1]);
+            d_score.part[part] = pack(d_scores[n][e], d_scores[n][e + 1]);
+            if (D_SCORES) {
+                const u32 at = (d_score_rows + place<SHORT * 2>(group, 0) + pair * 4) ^ (from / 8 + n) << 4;
+                store_word(at + (part & 1) * 8 * SHORT * 2, d_score.part[part]);
+            }
         }
-    }
 #pragma unroll
-    for (int n = 0; n < COLUMNS / 2; n++) {
-        const u32 at = step_to(lane_by_row() + from * ROW, 0, n);
-        const Fragment d_out = load_transposed(work.d_out + at);
-        const Fragment query = load_transposed(work.queries + at);
-#pragma unroll
-        for (int strip = 0; strip < COUNT; strip++) {
-            KeyStrip& sums = strips[strip];
-            multiply_add(sums.d_values[2 * n], weight[strip], d_out.part[0], d_out.part[1]);
-            multiply_add(sums.d_values[2 * n + 1], weight[strip], d_out.part[2], d_out.part[3]);
-            multiply_add(sums.d_keys[2 * n], d_score[strip], query.part[0], query.part[1]);
-            multiply_add(sums.d_keys[2 * n + 1], d_score[strip], query.part[2], query.part[3]);
+        for (int n = 0; n < COLUMNS / 2; n++) {
+            const u32 at = step_to(lane_by_row() + from * ROW, k, n);
+            const Fragment d_out = load_transposed(work.d_out + at);
+            multiply_add(d_values[2 * n], weight, d_out.part[0], d_out.part[1]);
+            multiply_add(d_values[2 * n + 1], weight, d_out.part[2], d_out.part[3]);
+            const Fragment query = load_transposed(work.queries + at);
+            multiply_add(d_keys[2 * n], d_score, query.part[0], query.part[1]);
+            multiply_add(d_keys[2 * n + 1], d_score, query.part[2], query.part[3]);
         }
     }
 }
@@ -212,7 +174,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_short(
 ) {
     const int sequence = sequences[blockIdx.x], head = blockIdx.y, warp = threadIdx.x >> 5;
     const int start = offsets[sequence], length = offsets[sequence + 1] - start;
-    const int rows = (length + 15) / 16 * 16;
+    const int rows = (length + 31) / 32 * 32;
     const int hidden = heads * HEAD_DIM, stride = 3 * hidden;
     const size_t from = (size_t)start * stride + head * HEAD_DIM;
     const size_t out_from = (size_t)start * hidden + head * HEAD_DIM;
@@ -235,29 +197,30 @@ extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_short(
     }
     if (bias) load_bias<256>(distances, bias, head);
     uint4 output[CHUNKS / 2];
-    load_output(output, out + out_from, hidden, threadIdx.x >> 1, length);
+    load_output(output, out + out_from, hidden, length);
     wait_for_copies();
     __syncthreads();
-    const float delta = row_delta(output, d_out_tile, threadIdx.x >> 1);
+    const float delta = row_delta(output, d_out_tile);
     deltas[threadIdx.x >> 1] = (threadIdx.x >> 1) < length ? delta : 0.0f;
     __syncthreads();
 
     const int own = warp * 16;
-    KeyStrip strips[1] = {};
+    float d_keys[COLUMNS][4] = {}, d_values[COLUMNS][4] = {};
     if (own < length) {
-        load_strips(strips, key_tile, value_tile, own);
         const KeyWork work = {
-            query_tile, d_out_tile, d_score_tile + own * SHORT * 2, row_log_sums, deltas,
-            bias ? distances : nullptr, own + (int)((threadIdx.x & 31) >> 2), 0,
-            start, length, head, heads, scale * LOG2_E,
+            key_tile + own * ROW + lane_by_row(), value_tile + own * ROW + lane_by_row(),
+            query_tile, d_out_tile, row_log_sums, deltas, bias ? distances : nullptr,
+            own + (int)((threadIdx.x & 31) >> 2), 0, start, length, head, heads, scale * LOG2_E,
         };
 #pragma unroll 1
-        for (int query = 0; query < length; query += 16) add_queries(work, dropout, query, strips);
+        for (int query = 0; query < length; query += 32) {
+            add_queries<true>(work, dropout, query, d_keys, d_values, d_score_tile + own * SHORT * 2);
+        }
     }
     __syncthreads();
     if (own < length) {
-        put_rows(value_tile + own * ROW, strips[0].d_values, 1.0f, 1.0f);
-        put_rows(d_out_tile + own * ROW, strips[0].d_keys, scale, scale);
+        put_rows(value_tile + own * ROW, d_values, 1.0f, 1.0f);
+        put_rows(d_out_tile + own * ROW, d_keys, scale, scale);
         float d_queries[COLUMNS][4] = {};
 #pragma unroll 2
         for (int k = 0; k < (length + 15) / 16; k++) {
@@ -285,7 +248,171 @@ extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_short(
     }
 }
 
-// 128 keys of a long sequence: d_keys and d_values.
+// A tile of 64 queries of a long sequence: d_queries, d_bias, and the deltas for the pass over the keys.
+extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_queries(
+    const bf16* __restrict__ qkv, const bf16* __restrict__ out, const bf16* __restrict__ d_out,
+    const int* __restrict__ offsets, const int2* __restrict__ tiles, const float* __restrict__ bias,
+    const float* __restrict__ log_sums, float* __restrict__ deltas, bf16* __restrict__ d_qkv,
+    long long* bias_sums, int tokens, int heads, float scale, Dropout dropout
+) {
+    const int2 tile = tiles[blockIdx.x];
+    const int head = blockIdx.y, warp = threadIdx.x >> 5;
+    const int group = (threadIdx.x & 31) >> 2, pair = threadIdx.x & 3;
+    const int start = offsets[tile.x], length = offsets[tile.x + 1] - start;
+    const int valid = min(TILE, length - tile.y);
+    const int hidden = heads * HEAD_DIM, stride = 3 * hidden;
+    const size_t from = (size_t)(start + tile.y) * stride + head * HEAD_DIM;
+    const size_t out_from = (size_t)(start + tile.y) * hidden + head * HEAD_DIM;
+    const bf16* keys = qkv + (size_t)start * stride + head * HEAD_DIM + hidden;
+    const bf16* values = keys + hidden;
+
+    const u32 query_tile = shared_address(memory);
+    const u32 d_out_tile = query_tile + TILE_BYTES;
+    const u32 d_score_tile = query_tile; // over both, once they are in registers
+    const u32 own_rows = query_tile + warp * 16 * ROW;
+    float* row_deltas = (float*)(memory + 6 * TILE_BYTES);
+    float* distances = row_deltas + TILE;
+    float* distance_sums = distances + 1024;
+    load_rows<128>(d_out_tile, d_out + out_from, hidden, TILE, valid);
+    load_rows<128>(query_tile, qkv + from, stride, TILE, valid);
+    load_rows<128>(query_tile + 2 * TILE_BYTES, keys, stride, TILE, length);
+    load_rows<128>(query_tile + 3 * TILE_BYTES, values, stride, TILE, length);
+    if (bias) load_bias<128>(distances, bias, head);
+    if (bias_sums) {
+        for (int i = threadIdx.x; i < DISTANCES; i += 128) distance_sums[i] = 0.0f;
+    }
+    uint4 output[CHUNKS / 2];
+    load_output(output, out + out_from, hidden, valid);
+    wait_for_copies();
+    __syncthreads();
+    const float own_delta = row_delta(output, d_out_tile);
+    if ((threadIdx.x & 1) == 0) {
+        const int row = threadIdx.x >> 1;
+        row_deltas[row] = row < valid ? own_delta : 0.0f;
+        if (row < valid) deltas[(size_t)head * tokens + start + tile.y + row] = own_delta;
+    }
+    Fragment query[STEPS], d_output[STEPS];
+#pragma unroll
+    for (int step = 0; step < STEPS; step++) {
+        query[step] = load_matrices(step_to(own_rows + lane_by_row(), 0, step));
+        d_output[step] = load_matrices(step_to(own_rows + TILE_BYTES + lane_by_row(), 0, step));
+    }
+    __syncthreads();
+
+    const int row = tile.y + warp * 16 + group;
+    float log_sum[2], delta[2];
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int here = row + half * 8;
+        log_sum[half] = here < length ? log_sums[(size_t)head * tokens + start + here] * LOG2_E : 0.0f;
+        delta[half] = row_deltas[here - tile.y];
+    }
+    float d_queries[COLUMNS][4] = {};
+    for (int first = 0, odd = 0; first < length; first += TILE, odd ^= 1) {
+        const u32 key_tile = query_tile + (2 + 2 * odd) * TILE_BYTES;
+        if (first > 0) {
+            wait_for_copies();
+            __syncthreads();
+        }
+        if (first + TILE < length) {
+            const int next = first + TILE;
+            const u32 other = query_tile + (4 - 2 * odd) * TILE_BYTES;
+            load_rows<128>(other, keys + next * stride, stride, TILE, length - next);
+            load_rows<128>(other + TILE_BYTES, values + next * stride, stride, TILE, length - next);
+        }
+#pragma unroll 1
+        for (int half = 0; half < 2; half++) {
+            const u32 key_rows = key_tile + half * 32 * ROW;
+            float scores[4][4] = {}, d_scores[4][4] = {};
+#pragma unroll
+            for (int step = 0; step < STEPS; step++) {
+#pragma unroll
+                for (int n = 0; n < 2; n++) {
+                    const u32 at = step_to(key_rows + lane_by_column(), n, step);
+                    const Fragment key = load_matrices(at);
+                    multiply_add(scores[2 * n], query[step], key.part[0], key.part[1]);
+                    multiply_add(scores[2 * n + 1], query[step], key.part[2], key.part[3]);
+                    const Fragment value = load_matrices(at + TILE_BYTES);
+                    multiply_add(d_scores[2 * n], d_output[step], value.part[0], value.part[1]);
+                    multiply_add(d_scores[2 * n + 1], d_output[step], value.part[2], value.part[3]);
+                }
+            }
+            const int column = first + half * 32 + 2 * pair;
+#pragma unroll
+            for (int n = 0; n < 4; n++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    scores[n][e] = fmaf(scores[n][e], scale * LOG2_E, -log_sum[e >> 1]);
+                }
+            }
+            if (bias) {
+                const float* nearest = distances + (column - row + 511);
+#pragma unroll
+                for (int n = 0; n < 4; n++) {
+#pragma unroll
+                    for (int e = 0; e < 4; e++) scores[n][e] += nearest[n * 8 + (e & 1) - (e >> 1) * 8];
+                }
+            }
+            if (dropout.threshold) {
+                const u32 upper = (u32)(start + row) * heads + head, lower = upper + 8 * heads;
+#pragma unroll
+                for (int n = 0; n < 4; n++) {
+#pragma unroll
+                    for (int e = 0; e < 4; e++) {
+                        const int key = column + n * 8 + (e & 1);
+                        d_scores[n][e] *= dropout_factor(dropout, e < 2 ? upper : lower, key);
+                    }
+                }
+            }
+#pragma unroll
+            for (int n = 0; n < 4; n++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    const float p = column + n * 8 + (e & 1) < length ? power_of_two(scores[n][e]) : 0.0f;
+                    d_scores[n][e] = p * (d_scores[n][e] - delta[e >> 1]);
+                }
+            }
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                Fragment d_score;
+#pragma unroll
+                for (int part = 0; part < 4; part++) {
+                    const int n = 2 * k + (part >> 1), e = (part & 1) * 2;
+                    d_score.part[part] = pack(d_scores[n][e], d_scores[n][e + 1]);
+                    if (bias_sums) {
+                        const u32 at = place<TILE * 2>(warp * 16 + group + (part & 1) * 8, half * 4 + n);
+                        store_word(d_score_tile + at + pair * 4, d_score.part[part]);
+                    }
+                }
+#pragma unroll
+                for (int n = 0; n < COLUMNS / 2; n++) {
+                    const Fragment key = load_transposed(step_to(key_rows + lane_by_row(), k, n));
+                    multiply_add(d_queries[2 * n], d_score, key.part[0], key.part[1]);
+                    multiply_add(d_queries[2 * n + 1], d_score, key.part[2], key.part[3]);
+                }
+            }
+        }
+        if (bias_sums) {
+            __syncthreads();
+            const int distance = (int)threadIdx.x - (TILE - 1);
+            if (distance < TILE) {
+                distance_sums[first - tile.y + distance + 511] +=
+                    diagonal_sum<TILE * 2>(d_score_tile, valid, min(TILE, length - first), -distance);
+            }
+        }
+    }
+    __syncthreads();
+    if (bias_sums) {
+        for (int i = threadIdx.x; i < DISTANCES; i += 128) {
+            if (distance_sums[i] != 0.0f) add_to_bias(bias_sums, head, i, distance_sums[i]);
+        }
+    }
+    put_rows(own_rows, d_queries, scale, scale);
+    __syncwarp();
+    store_rows<32>(d_qkv + from + warp * 16 * stride, stride, own_rows, min(16, valid - warp * 16));
+}
+
+// A tile of 64 keys of a long sequence: d_keys and d_values.
 extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_keys(
     const bf16* __restrict__ qkv, const bf16* __restrict__ d_out, const int* __restrict__ offsets,
     const int2* __restrict__ tiles, const float* __restrict__ bias, const float* __restrict__ log_sums,
@@ -293,10 +420,9 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_key
     int tokens, int heads, float scale, Dropout dropout
 ) {
     const int2 tile = tiles[blockIdx.x];
-    if (tile.y % BLOCK_ROWS) return;
-    const int head = blockIdx.y, own = (threadIdx.x >> 5) * WARP_ROWS;
+    const int head = blockIdx.y, own = (threadIdx.x >> 5) * 16;
     const int start = offsets[tile.x], length = offsets[tile.x + 1] - start;
-    const int valid = min(BLOCK_ROWS, length - tile.y);
+    const int valid = min(TILE, length - tile.y);
     const int hidden = heads * HEAD_DIM, stride = 3 * hidden;
     const size_t from = (size_t)(start + tile.y) * stride + head * HEAD_DIM + hidden;
     const bf16* queries = qkv + (size_t)start * stride + head * HEAD_DIM;
@@ -304,12 +430,12 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_key
     const size_t row_from = (size_t)head * tokens + start;
 
     const u32 key_tile = shared_address(memory);
-    const u32 value_tile = key_tile + 2 * TILE_BYTES;
-    float* rows = (float*)(memory + 8 * TILE_BYTES); // log sums and deltas, of either pair of tiles
+    const u32 value_tile = key_tile + TILE_BYTES;
+    float* rows = (float*)(memory + 6 * TILE_BYTES); // log sums and deltas, of either pair of tiles
     float* distances = rows + 4 * TILE;
     // The queries' and d_out's tiles number `odd`, with what belongs to their rows.
     const auto load_queries = [&](int first, int odd) {
-        const u32 query_tile = key_tile + (4 + 2 * odd) * TILE_BYTES;
+        const u32 query_tile = key_tile + (2 + 2 * odd) * TILE_BYTES;
         load_rows<128>(query_tile, queries + first * stride, stride, TILE, length - first);
         load_rows<128>(query_tile + TILE_BYTES, d_outs + first * hidden, hidden, TILE, length - first);
         const int row = threadIdx.x % TILE;
@@ -318,45 +444,36 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_key
         if (exists) source += first + row;
         copy_float(shared_address(rows + odd * 2 * TILE + threadIdx.x), source, exists);
     };
-    load_rows<128>(key_tile, qkv + from, stride, BLOCK_ROWS, valid);
-    load_rows<128>(value_tile, qkv + from + hidden, stride, BLOCK_ROWS, valid);
+    load_rows<128>(key_tile, qkv + from, stride, TILE, valid);
+    load_rows<128>(value_tile, qkv + from + hidden, stride, TILE, valid);
     load_queries(0, 0);
-    group_copies();
-    load_queries(TILE, 1); // there is one: the sequence is long
-    group_copies();
     if (bias) load_bias<128>(distances, bias, head);
-    wait_for_earlier_copies();
-    __syncthreads();
 
-    KeyStrip strips[STRIPS] = {};
-    load_strips(strips, key_tile, value_tile, own);
+    float d_keys[COLUMNS][4] = {}, d_values[COLUMNS][4] = {};
     for (int first = 0, odd = 0; first < length; first += TILE, odd ^= 1) {
-        if (first > 0) {
-            wait_for_copies();
-            __syncthreads();
-            if (first + TILE < length) load_queries(first + TILE, odd ^ 1);
-        }
-        const u32 query_tile = key_tile + (4 + 2 * odd) * TILE_BYTES;
+        wait_for_copies();
+        __syncthreads();
+        if (first + TILE < length) load_queries(first + TILE, odd ^ 1);
+        const u32 query_tile = key_tile + (2 + 2 * odd) * TILE_BYTES;
         const KeyWork work = {
-            query_tile, query_tile + TILE_BYTES, 0, rows + odd * 2 * TILE, rows + odd * 2 * TILE + TILE,
+            key_tile + own * ROW + lane_by_row(), value_tile + own * ROW + lane_by_row(), query_tile,
+            query_tile + TILE_BYTES, rows + odd * 2 * TILE, rows + odd * 2 * TILE + TILE,
             bias ? distances : nullptr, tile.y + own + (int)((threadIdx.x & 31) >> 2), first,
             start, length, head, heads, scale * LOG2_E,
         };
-        const int columns = own < valid ? min(TILE, length - first) : 0;
 #pragma unroll 1
-        for (int query = 0; query < columns; query += 16) add_queries(work, dropout, query, strips);
+        for (int query = 0; query < min(TILE, length - first); query += 32) {
+            add_queries<false>(work, dropout, query, d_keys, d_values, 0);
+        }
     }
     // A warp alone reads its keys and values, so their rows can take the results.
     __syncwarp();
-#pragma unroll
-    for (int strip = 0; strip < STRIPS; strip++) {
-        put_rows(key_tile + (own + strip * 16) * ROW, strips[strip].d_keys, scale, scale);
-        put_rows(value_tile + (own + strip * 16) * ROW, strips[strip].d_values, 1.0f, 1.0f);
-    }
+    put_rows(key_tile + own * ROW, d_keys, scale, scale);
+    put_rows(value_tile + own * ROW, d_values, 1.0f, 1.0f);
     __syncwarp();
     bf16* target = d_qkv + from + own * stride;
-    store_rows<32>(target, stride, key_tile + own * ROW, min(WARP_ROWS, valid - own));
-    store_rows<32>(target + hidden, stride, value_tile + own * ROW, min(WARP_ROWS, valid - own));
+    store_rows<32>(target, stride, key_tile + own * ROW, min(16, valid - own));
+    store_rows<32>(target + hidden, stride, value_tile + own * ROW, min(16, valid - own));
 }
 
 // Adds the fixed-point sums to the bias's gradient, and leaves them at zero for the next step.
