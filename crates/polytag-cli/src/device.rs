@@ -9,9 +9,6 @@ use polytag_nn::cuda::CudaOptions;
 use polytag_nn::device::Device;
 
 use crate::cache::CacheArguments;
-use polytag_nn::cuda::CudaOptions;
-use polytag_nn::device::Device;
-
 use crate::failure::say;
 use crate::settings::Session;
 

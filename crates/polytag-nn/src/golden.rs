@@ -29,6 +29,14 @@ pub(crate) fn real(name: &str) -> Option<PathBuf> {
     found
 }
 
+/// How near the vectors of a folder's encoder must come to Python's: 1e-4, unless its weights were
+/// rounded to half precision on the way here.
+pub(crate) fn tolerance(folder: &Path) -> f32 {
+    let weights = crate::weights::Weights::open(folder).unwrap();
+    let words = weights.tensor("embeddings.word_embeddings.weight").unwrap();
+    if words.dtype == "F32" { 1e-4 } else { 1e-2 }
+}
+
 /// Says that something is not tested: straight to the file, because the harness hides what passing
 /// tests print.
 pub(crate) fn skipped(what: &str) {

@@ -298,10 +298,10 @@ mod tests {
     #[test]
     fn pieces_are_tokens_with_their_places() {
         let tokenizer = Tokenizer::read(&folder("bert")).unwrap();
-        let text = Text { title: Some("the"), text: "cat the" };
+        let text = Text { title: Some("the"), text: "and the xyz" };
         let (ids, ranges) = tokenizer.pieces(text, 64).unwrap();
         assert_eq!(ids, tokenizer.encode(&[text], 64).unwrap()[0]);
-        assert_eq!(ranges, [0..0, 0..3, 4..7, 8..11, 0..0]);
+        assert_eq!(ranges, [0..0, 0..3, 4..7, 8..11, 12..13, 13..14, 14..15, 0..0]);
         assert_eq!(tokenizer.pieces(text, 4).unwrap().1.len(), 4);
     }
 

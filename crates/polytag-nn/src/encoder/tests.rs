@@ -85,9 +85,10 @@ fn every_layer_of_real_encoders_is_right() {
                 .collect();
             let layers: Vec<usize> = (0..=model.0.last()).collect();
             let found = pooled(&model, &texts, &layers, Pooling::Mean);
+            let tolerance = golden::tolerance(&folder);
             let (expected, what) = (expected.floats("layers"), format!("layers of {name} on {device:?}"));
             match device {
-                Device::Cpu(_) => golden::assert_close(&found, &expected, 1e-4, &what),
+                Device::Cpu(_) => golden::assert_close(&found, &expected, tolerance, &what),
                 Device::Cuda(_) => golden::assert_aligned(&found, &expected, model.0.config().hidden, &what),
             }
         }

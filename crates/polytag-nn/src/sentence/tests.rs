@@ -62,7 +62,8 @@ fn golden_vectors_are_those_of_sentence_transformers() {
                 let what = format!("{name} {tensor} on {device:?}");
                 match device {
                     Device::Cpu(_) => {
-                        golden::assert_close(&vectors, &expected.floats(tensor), 1e-4, &what);
+                        let tolerance = golden::tolerance(&folder);
+                        golden::assert_close(&vectors, &expected.floats(tensor), tolerance, &what);
                     }
                     Device::Cuda(_) => {
                         golden::assert_aligned(
