@@ -217,6 +217,21 @@ mod tests {
     }
 
     #[test]
+    fn a_gpu_without_room_says_how_much_was_asked_for() {
+        let options = crate::cuda::CudaOptions { memory_limit: Some(64 << 20), ..Default::default() };
+        if crate::op::testing::gpu("running out of memory").is_none() {
+            return;
+        }
+        let device = Device::cuda(&options).unwrap();
+        let kept = Tensor::zeros(&device, 1024, 4096, Element::F32).unwrap();
+        let error = Tensor::zeros(&device, 4096, 4096, Element::F32).unwrap_err().to_string();
+        assert!(error.contains("64.0 MiB more") && error.contains("16.0 MiB are in use"), "{error}");
+        assert!(error.contains("lower the batch"), "{error}");
+        drop(kept);
+        assert!(Tensor::zeros(&device, 2048, 4096, Element::F32).is_ok(), "it goes on after that");
+    }
+
+    #[test]
     fn a_shared_matrix_is_copied_before_it_is_written() {
         let device = Device::cpu();
         let first = Tensor::new(&device, (1, 2), &[1.0, 2.0], Element::F32).unwrap();
