@@ -109,7 +109,7 @@ fn a_killed_training_resumes_to_the_same_weights() {
             break;
         }
         // Another moment each time, and another one in each run of the test.
-        let moment = 20 + u64::from(std::process::id().wrapping_mul(2_654_435_761) ^ attempt * 97) % 400;
+        let moment = 20 + u64::from(std::process::id().wrapping_mul(2_654_435_761) ^ (attempt * 97)) % 400;
         std::thread::sleep(Duration::from_millis(moment));
         if child.try_wait().unwrap().is_some() {
             break;

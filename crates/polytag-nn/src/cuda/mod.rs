@@ -2,7 +2,7 @@
 //!
 //! Nothing here is needed to build or to run on a CPU: the driver, NVRTC and cuBLASLt are looked for
 //! when a device is opened, and what is missing is said. Kernels are text in this crate, compiled at
-//! first use ([`compiler`]). All work goes through one stream in the order it was asked for, so that
+//! first use. All work goes through one stream in the order it was asked for, so that
 //! memory can be given out again as soon as its last user was launched, and no kernel adds floating-point
 //! numbers in an order that varies: the same work gives the same bytes.
 #![allow(unsafe_code)]
