@@ -12,6 +12,9 @@ const TILE: usize = 64;
 /// The longest sequence that one block of the GPU's attention can hold whole on the way back.
 const SHORT: u32 = 128;
 
+/// No vocabulary is larger than this.
+const MOST_VALUES: u32 = 1 << 24;
+
 /// The longest sequence that attention takes.
 pub const LONGEST: usize = 512;
 
@@ -116,6 +119,9 @@ impl Batch {
                 return Err(Error::Unfit(format!(
                     "a sequence has {length} tokens; 1 to {LONGEST} are possible"
                 )));
+            }
+            if let Some(id) = sequence.iter().find(|&&id| id >= MOST_VALUES) {
+                return Err(Error::Unfit(format!("there is no token {id} in any vocabulary")));
             }
             ids.extend_from_slice(sequence);
             place(sequence, &mut positions);
@@ -305,6 +311,7 @@ mod tests {
     #[test]
     fn sequences_that_attention_cannot_take_are_refused() {
         assert!(Batch::new(&Device::cpu(), [&[][..]], 0).is_err());
+        assert!(Batch::new(&Device::cpu(), [&[u32::MAX][..]], 0).is_err());
         let error = Batch::new(&Device::cpu(), [&vec![1; 513][..]], 0).err().unwrap().to_string();
         assert!(error.contains("513"), "{error}");
     }

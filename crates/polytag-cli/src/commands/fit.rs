@@ -68,10 +68,8 @@ impl Fit {
         let task = session.task(&self.task)?;
         let device = self.engine.open(config.uses_encoder(), session)?;
         // Where there is no cache there may still be an encoder in a folder of the user's.
-        let encoders = match config.uses_encoder() {
-            true => self.engine.cache.encoders()?,
-            false => EncoderCache::new(PathBuf::new()),
-        };
+        let encoders = self.engine.cache.root().map(|root| root.join("encoders")).unwrap_or_default();
+        let encoders = EncoderCache::new(encoders);
         let (stop, progress) = (&session.stop, session.progress.as_ref());
         let context = TrainContext { seed: self.seed, device: &device, encoders: &encoders, stop, progress };
         let fitted = method::fit(&task, config, &self.out, &context)?;

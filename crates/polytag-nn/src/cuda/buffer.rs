@@ -35,8 +35,11 @@ impl Source for DeviceMemory {
     }
 
     fn release(&mut self, block: sys::CUdeviceptr) {
+        // Whoever drops last may be a thread that never spoke to the device. Errors, here and below, can
+        // only mean that the device is gone.
+        self.context.bind_to_thread().ok();
         // SAFETY: the block came from `take` and its last user gave it up. Freeing waits for the device,
-        // so that work in flight is done with it. An error can only mean that the device is gone.
+        // so that work in flight is done with it.
         unsafe { driver::free_sync(block).ok() };
     }
 

@@ -169,6 +169,18 @@ impl Cuda {
     }
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.context.bind_to_thread().ok();
+        // SAFETY: nobody holds the device any more, so that nothing uses the workspace or the handle;
+        // freeing waits for work in flight.
+        unsafe {
+            driver::free_sync(self.workspace).ok();
+            lt::destroy_handle(self.blas.0).ok();
+        }
+    }
+}
+
 impl PartialEq for Cuda {
     fn eq(&self, other: &Cuda) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)

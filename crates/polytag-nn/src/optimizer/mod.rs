@@ -167,6 +167,8 @@ impl AdamW {
             Device::Cpu(_) => None,
             Device::Cuda(cuda) => Some(OnGpu::new(cuda, 2 * groups.len())?),
         };
+        // Asking for the arenas marked all gradients as written: the first step begins with none.
+        parameters.forget_gradients();
         Ok(AdamW { groups, steps: 0, settled: 0, first, second, on_gpu })
     }
 

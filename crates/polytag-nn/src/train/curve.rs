@@ -49,7 +49,11 @@ impl Curve {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(Error::io(path, "read")(error)),
         }
-        fs::write(path, kept).map_err(Error::io(path, "write"))?;
+        // Beside and then in its place, so that a kill in between loses nothing.
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let staged = tempfile::NamedTempFile::new_in(folder).map_err(Error::io(path, "write beside"))?;
+        fs::write(staged.path(), kept).map_err(Error::io(path, "write"))?;
+        staged.persist(path).map_err(|error| Error::io(path, "replace")(error.error))?;
         let file = OpenOptions::new().append(true).open(path).map_err(Error::io(path, "open"))?;
         Ok(Curve { path: path.to_owned(), file })
     }

@@ -137,6 +137,13 @@ impl Trainer {
             let problem = "accumulation, note_every and checkpoint_every must be at least 1";
             return Err(Error::Unfit(problem.to_owned()));
         }
+        if config.evaluate_every == Some(0) || config.patience == Some(0) {
+            let problem = "evaluate_every and patience must be at least 1, or left out";
+            return Err(Error::Unfit(problem.to_owned()));
+        }
+        if config.clip.is_some_and(|clip| !(clip.is_finite() && clip > 0.0)) {
+            return Err(Error::Unfit("clip must be a number above zero, or left out".to_owned()));
+        }
         let fingerprint = fingerprint(&config, &groups, parameters, about);
         let schedule = config.schedule.over(config.steps)?;
         let optimizer = AdamW::new(parameters, groups)?;
@@ -214,6 +221,8 @@ impl Trainer {
         objective: &mut dyn Objective,
     ) -> Result<StepReport, Error> {
         let step = self.state.step;
+        // A step that failed may have left half a gradient behind.
+        parameters.forget_gradients();
         for part in 0..self.config.accumulation {
             let losses = self.back_and_forth(parameters, objective, Place { step, part }, false)?;
             self.pending.extend(losses);
@@ -255,8 +264,10 @@ impl Trainer {
 
     /// Goes over the step again whose gradient was not finite, looking at every op, to name the one that
     /// made it so. Nothing has changed since: the optimizer took neither that step nor a later one.
-    fn explain(&self, parameters: &mut Parameters, objective: &mut dyn Objective) -> Error {
+    fn explain(&mut self, parameters: &mut Parameters, objective: &mut dyn Objective) -> Error {
         let step = self.optimizer.steps();
+        self.state.step = step;
+        self.pending.clear();
         let mut again = || -> Result<(), Error> {
             parameters.forget_gradients();
             for part in 0..self.config.accumulation {
@@ -272,7 +283,9 @@ impl Trainer {
             Ok(())
         };
         let remedy = "lower the learning rate or clip the gradient";
-        match again() {
+        let told = again();
+        parameters.forget_gradients();
+        match told {
             Err(Error::NotFinite { what, place }) => {
                 Error::NotFinite { what, place: format!("{place}, at step {}; {remedy}", step + 1) }
             }
@@ -293,6 +306,10 @@ impl Trainer {
         let share = 1.0 / self.config.accumulation as f64;
         for loss in self.pending.drain(..) {
             self.state.losses.0 += f64::from(loss.to_vec()?[0]) * share;
+        }
+        if !self.state.losses.0.is_finite() {
+            let place = format!(", up to step {}", self.state.step);
+            return Err(Error::NotFinite { what: "the loss".to_owned(), place });
         }
         Ok(())
     }

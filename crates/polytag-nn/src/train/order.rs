@@ -21,13 +21,14 @@ impl Order {
     }
 
     /// How many steps of `batch` examples an epoch has; the last one may run into the next epoch.
+    ///
+    /// # Panics
+    /// If a batch has none.
     pub fn steps_per_epoch(&self, batch: usize) -> u64 {
         (self.examples as u64).div_ceil(batch as u64)
     }
 
     /// The examples from the `first`-th of the whole training on, `count` of them.
-    ///
-    /// Costs one pass over an epoch's order; a batch that crosses into the next epoch costs two.
     pub fn examples(&self, first: u64, count: usize) -> Vec<usize> {
         let mut chosen = Vec::with_capacity(count);
         let mut next = first;

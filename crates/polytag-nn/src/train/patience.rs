@@ -12,7 +12,7 @@ pub struct Patience {
 impl Patience {
     /// Takes note of a measurement after `step`; higher is better. Says whether it is the best so far.
     pub fn note(&mut self, step: u64, measured: f64) -> bool {
-        let better = self.best.is_none_or(|(_, best)| measured > best);
+        let better = measured.is_finite() && self.best.is_none_or(|(_, best)| measured > best);
         if better {
             self.best = Some((step, measured));
             self.since = 0;
@@ -40,6 +40,7 @@ mod tests {
     #[test]
     fn it_ends_after_so_many_without_a_better_one() {
         let mut patience = Patience::default();
+        assert!(!patience.note(5, f64::NAN) && patience.best().is_none());
         assert!(patience.note(10, 0.5));
         assert!(!patience.note(20, 0.5));
         assert!(patience.note(30, 0.6));

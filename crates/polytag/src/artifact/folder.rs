@@ -71,7 +71,11 @@ impl ModelFolder {
     pub fn folder(&self, name: &str) -> Result<PathBuf, ArtifactError> {
         let within =
             |file: &&StoredFile| file.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
-        for file in self.manifest.files.iter().filter(within) {
+        let mut listed = self.manifest.files.iter().filter(within).peekable();
+        if listed.peek().is_none() {
+            return Err(self.damaged(MANIFEST, format!("it lists nothing in {name}")));
+        }
+        for file in listed {
             self.read(&file.name)?;
         }
         Ok(self.dir.join(name))

@@ -148,18 +148,22 @@ fn objection(dir: &Path) -> Option<String> {
     let ours = |name: &str| {
         name == MANIFEST
             || name == label_log::NAME
-            || old.manifest().files.iter().any(|file| file.name.split('/').next() == Some(name))
+            || old.manifest().files.iter().any(|file| file.name == name)
     };
-    let entries = std::fs::read_dir(dir).ok()?.flatten();
-    let foreign = entries.map(|entry| entry.file_name()).find(|name| !ours(&name.to_string_lossy()))?;
-    Some(format!("holds {}, which is no part of the model", foreign.display()))
+    let mut files = Vec::new();
+    if let Err(error) = list_files(dir, "", &mut files) {
+        return Some(format!("cannot be looked through: {error}"));
+    }
+    let foreign = files.into_iter().map(|(name, _)| name).find(|name| !ours(name))?;
+    Some(format!("holds {foreign}, which is no part of the model"))
 }
 
 /// The files under a folder, by their names from `prefix` on and where they lie.
 fn list_files(folder: &Path, prefix: &str, files: &mut Vec<(String, PathBuf)>) -> Result<(), StorageError> {
     for entry in std::fs::read_dir(folder).map_err(StorageError::io(folder, "read"))? {
         let entry = entry.map_err(StorageError::io(folder, "read"))?;
-        let name = format!("{prefix}/{}", entry.file_name().to_string_lossy());
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let name = if prefix.is_empty() { name } else { format!("{prefix}/{name}") };
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             list_files(&entry.path(), &name, files)?;
         } else {
