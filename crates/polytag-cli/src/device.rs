@@ -16,7 +16,7 @@ use crate::settings::Session;
 #[derive(Debug, Args)]
 pub(crate) struct DeviceArgument {
     /// Where to work: auto (a GPU if there is one), cpu, cuda or cuda:N
-    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    #[arg(long, default_value = "auto", value_name = "DEVICE", global = true)]
     device: Choice,
 }
 
