@@ -15,12 +15,10 @@ mod elementwise; // functions of numbers one by one
 mod rows; // softmax of rows, sums of columns
 mod norm; // bias, dropout, residual and layer norm
 mod attention; // attention over packed sequences
-mod adamw; // the optimizer's step
 mod peak; // the most that the machine can do
 #[cfg(test)]
 mod testing;
 
-pub use adamw::{AdamW, Moments, adamw};
 pub use attention::{Attention, AttentionGradients, AttentionSaved, SPAN, attention, attention_backward};
 pub use elementwise::{axpy, dot, exp, gelu, gelu_backward, sum_of_squares};
 pub use memory::Aligned;

@@ -1,5 +1,6 @@
 //! Sums of gradients: a value that several ops took has a gradient from each.
 
+use crate::cpu;
 use crate::cuda::{KernelSource, Launch};
 use crate::device::Device;
 use crate::element::Element;
@@ -13,9 +14,7 @@ pub(crate) fn add_to(mut sum: Tensor, other: &Tensor) -> Result<Tensor, Error> {
     assert_eq!((sum.rows(), sum.columns()), (other.rows(), other.columns()), "sums are of one shape");
     match sum.device() {
         Device::Cpu(_) => {
-            for (sum, other) in sum.values_mut().iter_mut().zip(other.values()) {
-                *sum += other;
-            }
+            cpu::axpy(1.0, other.values(), sum.values_mut());
         }
         Device::Cuda(cuda) => {
             assert_eq!(sum.element(), other.element(), "sums are of one element");

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::cpu;
 use crate::cuda::{KernelSource, Launch};
 use crate::device::Device;
 use crate::element::Element;
@@ -57,9 +58,8 @@ impl Backward for Rows {
         let first = self.range.start * width;
         match &device {
             Device::Cpu(_) => {
-                for (place, value) in place.values_mut()[first..].iter_mut().zip(gradient.values()) {
-                    *place += value;
-                }
+                let rows = &mut place.values_mut()[first..first + gradient.values().len()];
+                cpu::axpy(1.0, gradient.values(), rows);
             }
             Device::Cuda(cuda) => Launch::new(cuda, &KERNELS, "add_numbers")
                 .shape((self.range.len() * width).div_ceil(256), 1, 256)

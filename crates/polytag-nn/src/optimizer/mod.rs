@@ -14,6 +14,7 @@ mod layout;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use crate::cpu;
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::Error;
@@ -306,12 +307,8 @@ impl AdamW {
 
 /// The norm of the gradient of all weights that are trained. Its parts are added up in order.
 fn norm(gradients: &[f32], segments: &[Segment]) -> f32 {
-    let square = |part: &[f32]| part.iter().map(|&g| f64::from(g) * f64::from(g)).sum::<f64>();
-    let of_segment = |segment: &Segment| {
-        let parts: Vec<f64> = gradients[segment.weights.clone()].par_chunks(TILE).map(square).collect();
-        parts.iter().sum::<f64>()
-    };
-    segments.iter().map(of_segment).sum::<f64>().sqrt() as f32
+    let squares = segments.iter().map(|segment| cpu::sum_of_squares(&gradients[segment.weights.clone()]));
+    squares.sum::<f64>().sqrt() as f32
 }
 
 fn check_groups(arenas: &Arenas<'_>, groups: usize) -> Result<(), Error> {

@@ -96,10 +96,6 @@ impl Simd for Avx2 {
         unsafe { _mm256_min_ps(a, b) }
     }
     #[inline(always)]
-    fn sqrt(self, a: __m256) -> __m256 {
-        unsafe { _mm256_sqrt_ps(a) }
-    }
-    #[inline(always)]
     fn round(self, a: __m256) -> __m256 {
         unsafe { _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a) }
     }

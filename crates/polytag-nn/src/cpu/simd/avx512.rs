@@ -94,10 +94,6 @@ impl Simd for Avx512 {
         unsafe { _mm512_min_ps(a, b) }
     }
     #[inline(always)]
-    fn sqrt(self, a: __m512) -> __m512 {
-        unsafe { _mm512_sqrt_ps(a) }
-    }
-    #[inline(always)]
     fn round(self, a: __m512) -> __m512 {
         unsafe { _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a) }
     }

@@ -54,8 +54,6 @@ pub(crate) trait Simd: Copy + Send + Sync {
     fn max(self, a: Self::V, b: Self::V) -> Self::V;
     /// The smaller of two, lane by lane.
     fn min(self, a: Self::V, b: Self::V) -> Self::V;
-    /// The square root.
-    fn sqrt(self, a: Self::V) -> Self::V;
     /// The nearest whole numbers.
     fn round(self, a: Self::V) -> Self::V;
     /// `2^n` for whole `n` from -127 (which gives zero) to 127.

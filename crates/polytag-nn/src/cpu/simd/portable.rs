@@ -82,10 +82,6 @@ impl Simd for Portable {
         Portable::zip(a, b, |a, b| if a < b { a } else { b })
     }
     #[inline(always)]
-    fn sqrt(self, a: V) -> V {
-        Portable::map(a, f32::sqrt)
-    }
-    #[inline(always)]
     fn round(self, a: V) -> V {
         // Adding 1.5 · 2²³ leaves no bits for a fraction.
         const SHIFT: f32 = 12_582_912.0;
