@@ -21,7 +21,7 @@ mod share; // parts of a whole
 pub mod split; // tasks with less supervision
 pub mod import; // tasks from foreign formats
 
-pub use change::LabelChange;
+pub use change::{Changed, LabelChange};
 pub use dataset::{Dataset, FileDataset, LabelsOnly};
 pub use document::{Document, Passage};
 pub use error::{DataError, Place};

@@ -11,7 +11,7 @@ use super::lexical::LexicalModel;
 use crate::Error;
 use crate::artifact::{ArtifactError, LabelLog, MANIFEST, Manifest, ModelFolder, ModelWriter, Provenance};
 use crate::data::{Dataset, LabelChange, LabelSpace, LabelsOnly, SpaceError, Split, Task};
-use crate::predict::{PredictError, Predictor};
+use crate::predict::Predictor;
 
 /// A method fitted and written.
 pub struct Fitted {
@@ -63,8 +63,8 @@ pub fn uses_encoder(dir: &Path) -> Result<bool, Error> {
 /// The labels of the model folder `dir`, with the changes since it was fitted, without the model.
 pub fn load_labels(dir: &Path) -> Result<LabelSpace, Error> {
     let mut space = ModelFolder::open(dir)?.labels()?;
-    for (index, change) in LabelLog::read(dir)?.iter().enumerate() {
-        space.apply(change).map_err(|source| unfit(dir, index, source))?;
+    for (place, change) in LabelLog::read(dir)?.iter().enumerate() {
+        space.apply(change).map_err(|source| unfit(dir, place, source))?;
     }
     Ok(space)
 }
@@ -80,9 +80,7 @@ pub fn change_labels(
     let mut log = LabelLog::lock(dir)?;
     let mut predictor = load_fitted(dir, device)?;
     replay(dir, predictor.as_mut(), log.changes())?;
-    for change in changes {
-        predictor.apply(change)?;
-    }
+    predictor.apply(changes)?;
     log.append(changes)?;
     Ok(predictor)
 }
@@ -98,16 +96,14 @@ fn load_fitted(dir: &Path, device: &Device) -> Result<Box<dyn Predictor>, Error>
 }
 
 fn replay(dir: &Path, predictor: &mut dyn Predictor, changes: &[LabelChange]) -> Result<(), Error> {
-    for (index, change) in changes.iter().enumerate() {
-        predictor.apply(change).map_err(|error| match error {
-            PredictError::Space(source) => Error::from(unfit(dir, index, source)),
-            other => Error::from(other),
-        })?;
+    if !changes.is_empty() {
+        predictor.label_space().changed(changes).map_err(|(place, source)| unfit(dir, place, source))?;
+        predictor.apply(changes)?;
     }
     Ok(())
 }
 
 /// A logged change that does not fit the labels.
-fn unfit(dir: &Path, index: usize, source: SpaceError) -> ArtifactError {
-    ArtifactError::Replay { path: dir.join("labels.log"), change: index + 1, source }
+fn unfit(dir: &Path, place: usize, source: SpaceError) -> ArtifactError {
+    ArtifactError::Replay { path: dir.join("labels.log"), change: place + 1, source }
 }

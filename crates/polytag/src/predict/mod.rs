@@ -69,7 +69,7 @@ pub(crate) fn engine_fault(error: &polytag_nn::Error) -> Fault {
 /// use polytag::predict::{Ask, Predictor};
 ///
 /// let mut model = LexicalModel::without_documents(&LexicalConfig::default(), LabelSpace::default())?;
-/// model.apply(&LabelChange::Add { label: Label::new("tea", "tea trade") })?;
+/// model.apply(&[LabelChange::Add { label: Label::new("tea", "tea trade") }])?;
 /// let rankings = model.predict(&[Passage::from("Trading tea by sea")], &Ask { k: 1, allowed: None })?;
 /// let best = rankings[0].entries()[0].label;
 /// assert_eq!(model.label_space().label(best).id, "tea");
@@ -83,8 +83,8 @@ pub trait Predictor: Send + Sync {
     /// not rank labels it has nothing to say about.
     fn predict(&self, passages: &[Passage<'_>], ask: &Ask<'_>) -> Result<Vec<Ranking>, PredictError>;
 
-    /// Changes its labels. After an error nothing has changed.
-    fn apply(&mut self, change: &LabelChange) -> Result<(), PredictError>;
+    /// Changes its labels, all at once. After an error nothing has changed.
+    fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError>;
 
     /// Why a label fits a passage, or how little.
     fn explain(&self, passage: Passage<'_>, label: LabelId) -> Result<Explanation, PredictError>;

@@ -110,21 +110,14 @@ impl Predictor for FrozenModel {
         Ok(self.index.search(&vectors, ask.k, ask.allowed)?)
     }
 
-    fn apply(&mut self, change: &LabelChange) -> Result<(), PredictError> {
+    fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
+        let (space, changed) = self.space.changed(changes).map_err(|(_, error)| error)?;
         // Encoded first: after an error nothing has changed.
-        let label = match change {
-            LabelChange::Add { label } => Some(label.clone()),
-            LabelChange::Rename { id, name } => self.space.find(id).map(|id| {
-                let label = self.space.label(id).clone();
-                Label { name: name.clone(), ..label }
-            }),
-            LabelChange::Remove { .. } => None,
-        };
-        let vector = self.encode_labels(label.iter())?;
-        let id = self.space.apply(change)?;
-        match change {
-            LabelChange::Remove { .. } => self.index.remove(id),
-            LabelChange::Add { .. } | LabelChange::Rename { .. } => self.index.set(id, &vector)?,
+        let vectors = self.encode_labels(changed.written.iter().map(|&label| space.label(label)))?;
+        self.space = space;
+        changed.removed.into_iter().for_each(|label| self.index.remove(label));
+        for (label, vector) in changed.written.into_iter().zip(vectors.chunks_exact(self.encoder.dimension())) {
+            self.index.set(label, vector)?;
         }
         Ok(())
     }

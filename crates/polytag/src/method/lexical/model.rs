@@ -223,14 +223,12 @@ impl Predictor for LexicalModel {
         Ok(chunks.into_iter().flatten().collect())
     }
 
-    fn apply(&mut self, change: &LabelChange) -> Result<(), PredictError> {
-        let id = self.space.apply(change)?;
-        match change {
-            LabelChange::Add { .. } | LabelChange::Rename { .. } => {
-                self.index_label(id, &mut Scratch::default())
-            }
-            LabelChange::Remove { .. } => self.index.remove(id),
-        }
+    fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
+        let (space, changed) = self.space.changed(changes).map_err(|(_, error)| error)?;
+        self.space = space;
+        let mut scratch = Scratch::default();
+        changed.written.into_iter().for_each(|label| self.index_label(label, &mut scratch));
+        changed.removed.into_iter().for_each(|label| self.index.remove(label));
         Ok(())
     }
 
@@ -311,14 +309,14 @@ mod tests {
     #[test]
     fn changed_labels_are_in_the_next_answer() {
         let mut model = model();
-        model.apply(&LabelChange::Add { label: Label::new("5", "bee venom") }).unwrap();
+        model.apply(&[LabelChange::Add { label: Label::new("5", "bee venom") }]).unwrap();
         assert_eq!(best(&model, "bee venom")[0], "5");
-        model.apply(&LabelChange::Rename { id: "5".into(), name: "snake venom".into() }).unwrap();
+        model.apply(&[LabelChange::Rename { id: "5".into(), name: "snake venom".into() }]).unwrap();
         assert_eq!(best(&model, "bee venom")[..2], ["5", "3"]);
         assert_eq!(best(&model, "snake"), ["5"]);
-        model.apply(&LabelChange::Remove { id: "5".into() }).unwrap();
+        model.apply(&[LabelChange::Remove { id: "5".into() }]).unwrap();
         assert_eq!(best(&model, "snake venom"), [""; 0]);
-        assert!(model.apply(&LabelChange::Remove { id: "5".into() }).is_err());
+        assert!(model.apply(&[LabelChange::Remove { id: "5".into() }]).is_err());
     }
 
     #[test]
@@ -327,12 +325,12 @@ mod tests {
         let label = Label { aliases: vec!["smuggled goods".into()], ..Label::new("5", "customs fraud") };
         let mut later = model();
         let before = ranking(&later, passage);
-        later.apply(&LabelChange::Add { label: label.clone() }).unwrap();
+        later.apply(&[LabelChange::Add { label: label.clone() }]).unwrap();
         let mut space = model().space;
         space.add(label).unwrap();
         let always = LexicalModel::without_documents(&LexicalConfig::default(), space).unwrap();
         assert_eq!(ranking(&later, passage), ranking(&always, passage));
-        later.apply(&LabelChange::Remove { id: "5".into() }).unwrap();
+        later.apply(&[LabelChange::Remove { id: "5".into() }]).unwrap();
         assert_eq!(ranking(&later, passage), before);
     }
 
