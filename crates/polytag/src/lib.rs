@@ -3,8 +3,8 @@
 //! The modules stand in the order data flows through them, and a module uses only those above it
 //! (`tests/architecture.rs` checks that). A task folder is read and checked by [`data`], cut into
 //! words by [`text`], encoded with an [`encoder`] or turned into sparse vectors by [`sparse`], searched through an [`index`],
-//! kept on disk as an [`artifact`], answered by the [`predict::Predictor`] that a [`method`] made,
-//! and measured by [`metric`].
+//! kept on disk as an [`artifact`], answered by a [`predict::Predictor`], measured by [`metric`], and
+//! learned by a [`method`], which measures while it trains.
 //!
 //! The library is synchronous and quiet: it prints nothing, reads no environment variable and sets
 //! up no thread pool. It reports through [`progress::Progress`] and stops when told to.
@@ -21,8 +21,8 @@ pub mod sparse; // vectors out of words
 pub mod index; // the best labels for a vector
 pub mod artifact; // the model folder: checked when read, whole when written
 pub mod predict; // the seam between a fitted method and everyone who asks it
+pub mod metric; // how well labels were found
 pub mod method; // how labels are found: one file or folder a method
-pub mod metric; // how well they were found
 
 mod error;
 
