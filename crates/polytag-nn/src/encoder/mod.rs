@@ -117,6 +117,28 @@ impl Encoder {
         Ok(Encoder::new(config, all))
     }
 
+    /// The same encoder among other weights, with the values it has in `parameters`: what is left of a training
+    /// when gradients, heads and other encoders are not wanted any more.
+    pub fn copy(&self, parameters: &Parameters, builder: &mut ParametersBuilder) -> Result<Encoder, Error> {
+        let copy = |&id: &ParameterId| {
+            let info = parameters.info(id);
+            Ok(builder.add(&info.name, (info.rows, info.columns), &parameters.to_vec(id)?))
+        };
+        let all = self.all.iter().map(copy).collect::<Result<_, Error>>()?;
+        Ok(Encoder::new(self.config.clone(), all))
+    }
+
+    /// Sets both rates of dropout.
+    ///
+    /// # Errors
+    /// If it is no rate.
+    pub fn set_dropout(&mut self, rate: f32) -> Result<(), Error> {
+        let config = EncoderConfig { hidden_dropout: rate, attention_dropout: rate, ..self.config.clone() };
+        config.check().map_err(Error::Unfit)?;
+        self.config = config;
+        Ok(())
+    }
+
     /// An encoder whose weights are these, in the order of [`names::slots`].
     fn new(config: EncoderConfig, all: Vec<ParameterId>) -> Encoder {
         let mut ids = all.iter().copied();

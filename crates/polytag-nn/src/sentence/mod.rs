@@ -5,28 +5,22 @@
 //! Python.
 
 mod layout; // what a folder says
+mod batches; // texts in batches of like length
 mod export; // writing a folder for Python
 
 use std::ops::Range;
 use std::path::Path;
 
-use rayon::prelude::*;
-
+use crate::batch::Batch;
 use crate::device::Device;
 use crate::encoder::Encoder;
 use crate::error::Error;
 use crate::op::{Pooling, normalise, pool};
 use crate::parameters::{Parameters, ParametersBuilder};
-use crate::tape::Tape;
+use crate::tape::{Tape, Var};
 use crate::tokenizer::{Text, Tokenizer};
+pub use batches::in_batches;
 use layout::Layout;
-
-/// How many tokens run together on the CPU: enough rows to keep a product busy, few enough that the
-/// activations stay in the cache and every thread has a batch of its own.
-const CPU_TOKENS: usize = 768;
-
-/// How many tokens run together on a GPU.
-const GPU_TOKENS: usize = 32_768;
 
 /// How many texts are made into tokens while those before them are encoded.
 const WINDOW: usize = 8_192;
@@ -196,67 +190,38 @@ impl SentenceEncoder {
     }
 
     fn encode_tokens_into(&self, texts: &[Vec<u32>], out: &mut [f32]) -> Result<(), Error> {
-        let lengths: Vec<usize> = texts.iter().map(Vec::len).collect();
-        let run = |batch: &[usize]| {
-            self.run(batch.iter().map(|&text| &texts[text][..])).map(|vectors| (batch.to_vec(), vectors))
-        };
-        let limit = match self.parameters.device() {
-            Device::Cpu(_) => CPU_TOKENS,
-            Device::Cuda(_) => GPU_TOKENS,
-        };
-        let (order, batches) = pack(&lengths, limit);
-        let done: Result<Vec<_>, Error> = match self.parameters.device() {
-            // Each batch goes through the whole encoder on a thread: nobody waits for the others.
-            Device::Cpu(_) => {
-                batches.into_par_iter().with_max_len(1).map(|batch| run(&order[batch])).collect()
+        let texts: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
+        let Settings { pooling, normalise: unit, .. } = self.settings;
+        let vectors = self.each(&texts, |tape, states, batch| {
+            let mut vectors = pool(tape, states, batch, pooling)?;
+            if unit {
+                vectors = normalise(tape, &vectors)?;
             }
-            Device::Cuda(_) => batches.into_iter().map(|batch| run(&order[batch])).collect(),
-        };
-        let dimension = self.dimension();
-        for (batch, vectors) in done? {
-            for (text, vector) in batch.into_iter().zip(vectors.chunks_exact(dimension)) {
-                out[text * dimension..(text + 1) * dimension].copy_from_slice(vector);
+            let vectors = vectors.tensor().to_vec()?;
+            Ok(vectors.chunks_exact(self.dimension()).map(<[f32]>::to_vec).collect())
+        })?;
+        for (text, (place, vector)) in out.chunks_exact_mut(self.dimension()).zip(vectors).enumerate() {
+            if !vector.iter().all(|value| value.is_finite()) {
+                let what = format!("the vector of text {text}");
+                return Err(Error::NotFinite { what, place: String::new() });
             }
+            place.copy_from_slice(&vector);
         }
-        match out.iter().position(|value| !value.is_finite()) {
-            None => Ok(()),
-            Some(at) => Err(Error::NotFinite {
-                what: format!("the vector of text {}", at / dimension),
-                place: String::new(),
-            }),
-        }
+        Ok(())
     }
 
-    /// One batch.
-    fn run<'a>(&self, texts: impl IntoIterator<Item = &'a [u32]>) -> Result<Vec<f32>, Error> {
-        let batch = self.encoder.batch(self.parameters.device(), texts)?;
-        let mut tape = Tape::inference(&self.parameters);
-        let states = self.encoder.forward(&mut tape, &batch, &[self.encoder.last()])?;
-        let mut vectors = pool(&mut tape, &states[0], &batch, self.settings.pooling)?;
-        if self.settings.normalise {
-            vectors = normalise(&mut tape, &vectors)?;
-        }
-        vectors.tensor().to_vec()
+    /// Runs texts, given as token ids, through the encoder in batches and what `head` makes of each batch's
+    /// last hidden states: a result a text, in the order of the texts. See [`in_batches`].
+    ///
+    /// # Errors
+    /// As [`SentenceEncoder::encode_tokens`], and those of `head`.
+    pub fn each<R: Send>(
+        &self,
+        texts: &[&[u32]],
+        head: impl Fn(&mut Tape<'_>, &Var, &Batch) -> Result<Vec<R>, Error> + Sync,
+    ) -> Result<Vec<R>, Error> {
+        in_batches(&self.encoder, &self.parameters, texts, head)
     }
-}
-
-/// Texts by falling length, and ranges of them with at most `limit` tokens, or of one text. A function of the
-/// lengths alone, so that the number of threads changes no vector.
-fn pack(lengths: &[usize], limit: usize) -> (Vec<usize>, Vec<Range<usize>>) {
-    let mut order: Vec<usize> = (0..lengths.len()).collect();
-    order.sort_by_key(|&text| (std::cmp::Reverse(lengths[text]), text));
-    let (mut batches, mut start, mut tokens) = (Vec::new(), 0, 0);
-    for (rank, &text) in order.iter().enumerate() {
-        if rank > start && tokens + lengths[text] > limit {
-            batches.push(start..rank);
-            (start, tokens) = (rank, 0);
-        }
-        tokens += lengths[text];
-    }
-    if start < order.len() {
-        batches.push(start..order.len());
-    }
-    (order, batches)
 }
 
 #[cfg(test)]

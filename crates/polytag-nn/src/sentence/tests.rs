@@ -93,15 +93,6 @@ fn a_vector_does_not_depend_on_the_other_texts() {
 }
 
 #[test]
-fn batches_hold_every_text_once_and_few_tokens() {
-    let lengths = [5, 300, 7, 100, 100, 100, 512, 1];
-    let (order, batches) = pack(&lengths, 256);
-    assert_eq!(order, [6, 1, 3, 4, 5, 2, 0, 7]);
-    assert_eq!(batches, [0..1, 1..2, 2..4, 4..8]);
-    assert_eq!(pack(&[], 256), (vec![], vec![]));
-}
-
-#[test]
 fn what_the_encoder_cannot_take_is_refused() {
     let overrides = Overrides { max_tokens: Some(65), ..Overrides::default() };
     let result = SentenceEncoder::load(&golden::tiny("bert"), &Device::cpu(), &overrides);
