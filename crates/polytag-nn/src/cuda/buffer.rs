@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, result as driver, sys};
 
-use super::Cuda;
+use super::{Cuda, Inner};
 use crate::error::Error;
 use crate::memory::Source;
 
@@ -79,14 +79,14 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// Copies host memory to the place `offset` bytes from the start.
+    /// Copies host memory to the place `offset` bytes from the start. The device does so when it has done
+    /// what was asked for before; the host's memory may be changed at once.
     pub(crate) fn write<T: Copy>(&mut self, offset: usize, values: &[T]) -> Result<(), Error> {
         assert!(offset + size_of_val(values) <= self.taken, "a write stays inside the buffer");
-        self.device.bind()?;
-        let stream = self.device.raw_stream();
-        // SAFETY: the range was checked. Copies from pageable memory return once the source was read.
-        unsafe { driver::memcpy_htod_async(self.pointer + offset as u64, values, stream) }
-            .map_err(Error::cuda("copying to the device"))
+        let Inner { staging, stream, .. } = &*self.device.inner;
+        // SAFETY: the range was checked. Memory that is given back is only given out again to later work of
+        // the same stream, and freeing it waits for the device.
+        unsafe { staging.upload(stream, self.pointer + offset as u64, values) }
     }
 
     /// Copies from the place `offset` bytes from the start to host memory, when all work is done.

@@ -11,12 +11,13 @@ mod buffer; // memory on the device
 mod compiler; // from kernel text to machine code, and the cache of that on disk
 mod launch; // kernels with their arguments
 mod product; // matrix products by cuBLASLt
+mod staging; // copies to the device that the host does not wait for
 mod version; // whether driver and compiler are new enough
 
 pub(crate) use buffer::Buffer;
 pub(crate) use compiler::KernelSource;
 pub(crate) use launch::Launch;
-pub(crate) use product::{Operand, Product};
+pub(crate) use product::{Operand, Product, Repeat};
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ use cudarc::driver::{CudaContext, CudaStream, result as driver, sys};
 use crate::error::{Bytes, Error};
 use crate::memory::Cache;
 use buffer::DeviceMemory;
+use staging::Staging;
 
 /// What cuBLASLt may use for itself.
 const WORKSPACE: usize = 64 << 20;
@@ -60,6 +62,7 @@ struct Inner {
     blas: Blas,
     workspace: sys::CUdeviceptr,
     memory: Mutex<Cache<DeviceMemory>>,
+    staging: Staging,
     stream: Arc<CudaStream>,
     context: Arc<CudaContext>,
 }
@@ -124,6 +127,7 @@ impl Cuda {
                 blas,
                 workspace,
                 memory: Mutex::new(memory),
+                staging: Staging::default(),
                 stream,
                 context,
             }),
