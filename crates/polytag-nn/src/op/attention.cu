@@ -1,8 +1,8 @@
 // Attention over packed sequences, forward and backward, without scores in device memory.
 //
-// Compiled once a head dimension (HEAD_DIM 32 or 64), after random.cu and before attention_backward.cu, for
-// compute capability 8.0 and later. Needs no header: bf16 values travel as 16-bit integers, the tensor cores
-// are called by name.
+// Compiled once a head dimension (HEAD_DIM 32 or 64), after random.cu, before attention_bias.cu and
+// attention_backward.cu, for compute capability 8.0 and later. Needs no header: bf16 values travel as 16-bit
+// integers, the tensor cores are called by name.
 //
 // In:  qkv    bf16 [tokens, 3 * hidden]: queries, keys and values side by side, heads side by side in each
 //      offsets [sequences + 1]: where the sequences, of at most 512 tokens, begin and end
@@ -16,7 +16,7 @@
 // kernel                      grid                     threads  bytes of shared memory, T = 128 * HEAD_DIM
 // attention_forward           tiles, heads             128      5 T,                +4096 with a bias
 // attention_backward_short    short sequences, heads   256      8 T + 33792,        +4096 with a bias
-// attention_backward_queries  long tiles, heads        128      6 T + 256,          +8192 with a bias
+// attention_backward_queries  long tiles, heads        128      6 T + 512,          +4096 with a bias
 // attention_backward_keys     long tiles, heads        128      6 T + 1024,         +4096 with a bias
 // attention_bias_gradient     any                      any      0
 // The blocks a multiprocessor holds are counted on the whole of its shared memory: the host asks for the

@@ -15,7 +15,11 @@ use crate::random::Dropout;
 use crate::tape::{Backward, Flow, Link, Tape, Var};
 use crate::tensor::Tensor;
 
-const TEXT: &str = concat!(include_str!("attention.cu"), include_str!("attention_backward.cu"));
+const TEXT: &str = concat!(
+    include_str!("attention.cu"),
+    include_str!("attention_bias.cu"),
+    include_str!("attention_backward.cu")
+);
 const HEADS_OF_32: KernelSource = KernelSource { module: "attention", text: TEXT, define: "HEAD_DIM=32" };
 const HEADS_OF_64: KernelSource = KernelSource { module: "attention", text: TEXT, define: "HEAD_DIM=64" };
 
@@ -190,7 +194,7 @@ impl Shape {
         settings(short)?;
         let deltas = Buffer::take(cuda, 4 * self.heads * tokens)?;
         let queries =
-            launch("attention_backward_queries", tiles.long, 128, self.shared(6, 256, 8192, with_bias))
+            launch("attention_backward_queries", tiles.long, 128, self.shared(6, 512, 4096, with_bias))
                 .address(saved.qkv.address())
                 .address(saved.out.address())
                 .address(d_out.address())

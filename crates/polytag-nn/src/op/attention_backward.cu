@@ -1,4 +1,5 @@
-// The backward pass of attention. Compiled after attention.cu, whose header says what lies where.
+// The backward pass of attention. Compiled after attention.cu, whose header says what lies where, and
+// attention_bias.cu.
 //
 // With P the probabilities, F the dropout factors and S the scaled scores:
 //   d_values  = (P * F)^T d_out          dS     = P * (F * (d_out values^T) - delta)
@@ -32,24 +33,6 @@ __device__ __forceinline__ float row_delta(const uint4 (&output)[CHUNKS / 2], u3
         sum = dot_pair(output[i].z, d.z, dot_pair(output[i].w, d.w, sum));
     }
     return sum + __shfl_xor_sync(0xffffffff, sum, 1);
-}
-
-// The sum of the values at (row, row - shift) of a tile of bf16, over its first rows and columns.
-template <int BYTES>
-__device__ __forceinline__ float diagonal_sum(u32 tile, int rows, int columns, int shift) {
-    float sum = 0.0f;
-    for (int row = 0; row < rows; row++) {
-        const int column = row - shift;
-        if ((u32)column < (u32)columns) {
-            sum += load_bf16(tile + place<BYTES>(row, column >> 3) + (column & 7) * 2);
-        }
-    }
-    return sum;
-}
-
-__device__ __forceinline__ void add_to_bias(long long* bias_sums, int head, int distance, float sum) {
-    atomicAdd((unsigned long long*)bias_sums + head * DISTANCES + distance,
-              (unsigned long long)__float2ll_rn(sum * FIXED_POINT));
 }
 
 // What a warp with 16 keys needs to know of them and of a tile of queries.
@@ -248,6 +231,10 @@ extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_short(
     }
 }
 
+// A tile of queries and one of d_out and, once they are in registers, the sums of four warps by distance.
+constexpr int QUERY_BYTES = 2 * TILE_BYTES + 512;
+static_assert(4 * SPAN * sizeof(float) <= QUERY_BYTES, "the sums do not fit where the tiles lay");
+
 // A tile of 64 queries of a long sequence: d_queries, d_bias, and the deltas for the pass over the keys.
 extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_queries(
     const bf16* __restrict__ qkv, const bf16* __restrict__ out, const bf16* __restrict__ d_out,
@@ -268,28 +255,22 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
 
     const u32 query_tile = shared_address(memory);
     const u32 d_out_tile = query_tile + TILE_BYTES;
-    const u32 d_score_tile = query_tile; // over both, once they are in registers
+    const u32 first_keys = query_tile + QUERY_BYTES;
     const u32 own_rows = query_tile + warp * 16 * ROW;
-    float* row_deltas = (float*)(memory + 6 * TILE_BYTES);
-    float* distances = row_deltas + TILE;
-    float* distance_sums = distances + 1024;
+    float* spans = (float*)memory;
+    float* distances = (float*)(memory + QUERY_BYTES + 4 * TILE_BYTES);
     load_rows<128>(d_out_tile, d_out + out_from, hidden, TILE, valid);
     load_rows<128>(query_tile, qkv + from, stride, TILE, valid);
-    load_rows<128>(query_tile + 2 * TILE_BYTES, keys, stride, TILE, length);
-    load_rows<128>(query_tile + 3 * TILE_BYTES, values, stride, TILE, length);
+    load_rows<128>(first_keys, keys, stride, TILE, length);
+    load_rows<128>(first_keys + TILE_BYTES, values, stride, TILE, length);
     if (bias) load_bias<128>(distances, bias, head);
-    if (bias_sums) {
-        for (int i = threadIdx.x; i < DISTANCES; i += 128) distance_sums[i] = 0.0f;
-    }
     uint4 output[CHUNKS / 2];
     load_output(output, out + out_from, hidden, valid);
     wait_for_copies();
     __syncthreads();
     const float own_delta = row_delta(output, d_out_tile);
-    if ((threadIdx.x & 1) == 0) {
-        const int row = threadIdx.x >> 1;
-        row_deltas[row] = row < valid ? own_delta : 0.0f;
-        if (row < valid) deltas[(size_t)head * tokens + start + tile.y + row] = own_delta;
+    if ((threadIdx.x & 1) == 0 && (threadIdx.x >> 1) < valid) {
+        deltas[(size_t)head * tokens + start + tile.y + (threadIdx.x >> 1)] = own_delta;
     }
     Fragment query[STEPS], d_output[STEPS];
 #pragma unroll
@@ -304,19 +285,22 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         const int here = row + half * 8;
-        log_sum[half] = here < length ? log_sums[(size_t)head * tokens + start + here] * LOG2_E : 0.0f;
-        delta[half] = row_deltas[here - tile.y];
+        // Past the end a high bias alone might be infinite as a power: infinity makes it zero.
+        log_sum[half] = here < length ? log_sums[(size_t)head * tokens + start + here] * LOG2_E
+                                      : __int_as_float(0x7f800000);
+        delta[half] = __shfl_sync(0xffffffff, own_delta, 2 * group + half * 16);
     }
     float d_queries[COLUMNS][4] = {};
+    Diagonals diagonals(spans + warp * SPAN);
     for (int first = 0, odd = 0; first < length; first += TILE, odd ^= 1) {
-        const u32 key_tile = query_tile + (2 + 2 * odd) * TILE_BYTES;
+        const u32 key_tile = first_keys + 2 * odd * TILE_BYTES;
         if (first > 0) {
             wait_for_copies();
             __syncthreads();
         }
         if (first + TILE < length) {
             const int next = first + TILE;
-            const u32 other = query_tile + (4 - 2 * odd) * TILE_BYTES;
+            const u32 other = first_keys + (2 - 2 * odd) * TILE_BYTES;
             load_rows<128>(other, keys + next * stride, stride, TILE, length - next);
             load_rows<128>(other + TILE_BYTES, values + next * stride, stride, TILE, length - next);
         }
@@ -372,6 +356,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
                     d_scores[n][e] = p * (d_scores[n][e] - delta[e >> 1]);
                 }
             }
+            if (bias_sums) diagonals.add_keys(d_scores);
 #pragma unroll
             for (int k = 0; k < 2; k++) {
                 Fragment d_score;
@@ -379,10 +364,6 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
                 for (int part = 0; part < 4; part++) {
                     const int n = 2 * k + (part >> 1), e = (part & 1) * 2;
                     d_score.part[part] = pack(d_scores[n][e], d_scores[n][e + 1]);
-                    if (bias_sums) {
-                        const u32 at = place<TILE * 2>(warp * 16 + group + (part & 1) * 8, half * 4 + n);
-                        store_word(d_score_tile + at + pair * 4, d_score.part[part]);
-                    }
                 }
 #pragma unroll
                 for (int n = 0; n < COLUMNS / 2; n++) {
@@ -392,24 +373,14 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
                 }
             }
         }
-        if (bias_sums) {
-            __syncthreads();
-            const int distance = (int)threadIdx.x - (TILE - 1);
-            if (distance < TILE) {
-                distance_sums[first - tile.y + distance + 511] +=
-                    diagonal_sum<TILE * 2>(d_score_tile, valid, min(TILE, length - first), -distance);
-            }
-        }
     }
+    if (bias_sums) diagonals.finish();
     __syncthreads();
-    if (bias_sums) {
-        for (int i = threadIdx.x; i < DISTANCES; i += 128) {
-            if (distance_sums[i] != 0.0f) add_to_bias(bias_sums, head, i, distance_sums[i]);
-        }
-    }
-    put_rows(own_rows, d_queries, scale, scale);
+    if (bias_sums) add_spans(bias_sums, head, spans, tile.y, length);
+    const u32 result = first_keys + warp * 16 * ROW;
+    put_rows(result, d_queries, scale, scale);
     __syncwarp();
-    store_rows<32>(d_qkv + from + warp * 16 * stride, stride, own_rows, min(16, valid - warp * 16));
+    store_rows<32>(d_qkv + from + warp * 16 * stride, stride, result, min(16, valid - warp * 16));
 }
 
 // A tile of 64 keys of a long sequence: d_keys and d_values.
@@ -474,12 +445,4 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_key
     bf16* target = d_qkv + from + own * stride;
     store_rows<32>(target, stride, key_tile + own * ROW, min(16, valid - own));
     store_rows<32>(target + hidden, stride, value_tile + own * ROW, min(16, valid - own));
-}
-
-// Adds the fixed-point sums to the bias's gradient, and leaves them at zero for the next step.
-extern "C" __global__ void attention_bias_gradient(long long* bias_sums, float* gradient, int count) {
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
-        gradient[i] += (float)((double)bias_sums[i] * (1.0 / (double)FIXED_POINT));
-        bias_sums[i] = 0;
-    }
 }
