@@ -55,6 +55,7 @@ impl<'a> Text<'a> {
 }
 
 /// A tokenizer, and the files it came from.
+#[derive(Clone)]
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     /// The special tokens before a text, and after it.

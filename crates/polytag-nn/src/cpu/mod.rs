@@ -22,10 +22,11 @@ mod testing;
 pub use attention::{Attention, AttentionGradients, AttentionSaved, SPAN, attention, attention_backward};
 pub use elementwise::{axpy, dot, exp, gelu, gelu_backward, sum_of_squares};
 pub use memory::Aligned;
+pub(crate) use memory::Scratch;
 pub use norm::{AddNorm, NormGradients, NormKept, NormSaved, add_norm, add_norm_backward};
 pub(crate) use peak::peak;
-pub use product::{Packed, Then, multiply, multiply_once};
-pub use rows::{column_sums, log_sum_exp, softmax_rows};
+pub use product::{Packed, Then, multiply, multiply_alone, multiply_once};
+pub use rows::{column_sums, log_sum_exp, scaled_softmax, softmax_rows};
 pub use view::View;
 
 /// The widest instructions that this machine has, by name.

@@ -43,24 +43,34 @@ pub fn softmax_rows(x: &mut [f32], columns: usize) {
     }
     assert!(columns > 0 && x.len().is_multiple_of(columns), "whole rows");
     let set = Set::best();
-    x.par_chunks_mut(columns).for_each(|row| set.run(Softmax(row)));
+    x.par_chunks_mut(columns).for_each(|row| set.run(Softmax { row, scale: 1.0 }));
 }
 
-struct Softmax<'a>(&'a mut [f32]);
+/// Replaces a row by the softmax of `scale` times it, by the calling thread. The scale is not negative.
+pub fn scaled_softmax(row: &mut [f32], scale: f32) {
+    Set::best().run(Softmax { row, scale });
+}
+
+struct Softmax<'a> {
+    row: &'a mut [f32],
+    scale: f32,
+}
 
 impl Kernel for Softmax<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let greatest = simd.splat(greatest(simd, self.0));
+        let greatest = simd.splat(greatest(simd, self.row));
+        let scale = simd.splat(self.scale);
         let mut sum = simd.splat(0.0);
-        for x in self.0.chunks_mut(S::LANES) {
-            let value = exp(simd, simd.sub(simd.load_or(x, f32::NEG_INFINITY), greatest));
+        for x in self.row.chunks_mut(S::LANES) {
+            let beyond = simd.sub(simd.load_or(x, f32::NEG_INFINITY), greatest);
+            let value = exp(simd, simd.mul(beyond, scale));
             sum = simd.add(sum, value);
             simd.store(value, x);
         }
         let share = simd.splat(1.0 / simd.sum(sum));
-        for x in self.0.chunks_mut(S::LANES) {
+        for x in self.row.chunks_mut(S::LANES) {
             simd.store(simd.mul(simd.load(x), share), x);
         }
     }
@@ -126,8 +136,8 @@ mod tests {
         for columns in [1, 5, 16, 31, 100] {
             let x: Vec<f32> = random(3 * columns, 4).iter().map(|x| x * 30.0).collect();
             for set in Set::all() {
-                let mut y = x.clone();
-                y.chunks_mut(columns).for_each(|row| set.run(Softmax(row)));
+                let mut y: Vec<f32> = x.iter().map(|x| 4.0 * x).collect();
+                y.chunks_mut(columns).for_each(|row| set.run(Softmax { row, scale: 0.25 }));
                 for (x, y) in x.chunks(columns).zip(y.chunks(columns)) {
                     let sum: f64 = x.iter().map(|&x| f64::from(x).exp()).sum();
                     assert!((f64::from(set.run(LogSumExp(x))) - sum.ln()).abs() < 1e-5);

@@ -44,6 +44,21 @@ pub(crate) struct Product {
     pub(crate) bias: u64,
 }
 
+/// How often a product is made, and how many elements lie between a matrix and the next one of its kind;
+/// none where it is the same one each time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Repeat {
+    pub(crate) count: usize,
+    pub(crate) left: usize,
+    pub(crate) right: usize,
+    pub(crate) out: usize,
+}
+
+impl Repeat {
+    /// A single product.
+    const ONCE: Repeat = Repeat { count: 1, left: 0, right: 0, out: 0 };
+}
+
 /// What a plan is a function of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct PlanKey {
@@ -53,6 +68,7 @@ struct PlanKey {
     transposed: (bool, bool),
     accumulate: bool,
     bias: bool,
+    repeat: Repeat,
 }
 
 struct Plan {
@@ -75,17 +91,23 @@ pub(super) struct Plans {
 impl Cuda {
     /// Asks for a product. It runs later, after what was asked for before.
     pub(crate) fn product(&self, product: &Product) -> Result<(), Error> {
-        if product.rows == 0 || product.columns == 0 {
+        self.products(product, Repeat::ONCE)
+    }
+
+    /// Asks for several products of one shape at once; `product` is the first of them.
+    pub(crate) fn products(&self, product: &Product, repeat: Repeat) -> Result<(), Error> {
+        if product.rows == 0 || product.columns == 0 || repeat.count == 0 {
             return Ok(());
         }
         assert!(!product.out.transposed, "a result is stored as it is");
         self.bind()?;
         let mut plans = self.inner.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        let plan = match plans.made.entry(PlanKey::of(product)) {
+        let plan = match plans.made.entry(PlanKey::of(product, repeat)) {
             Entry::Occupied(made) => made.into_mut(),
             Entry::Vacant(place) => {
                 // SAFETY: the library was found when the device was opened.
-                place.insert(unsafe { Plan::new(self.inner.blas.0, product) }.map_err(failed(product))?)
+                let plan = unsafe { Plan::new(self.inner.blas.0, product, repeat) };
+                place.insert(plan.map_err(failed(product))?)
             }
         };
         let (alpha, beta) = (1.0f32, if product.accumulate { 1.0f32 } else { 0.0 });
@@ -119,7 +141,7 @@ impl Cuda {
 }
 
 impl PlanKey {
-    fn of(product: &Product) -> PlanKey {
+    fn of(product: &Product, repeat: Repeat) -> PlanKey {
         PlanKey {
             shape: (product.rows, product.columns, product.depth),
             strides: (product.left.stride, product.right.stride, product.out.stride),
@@ -127,6 +149,7 @@ impl PlanKey {
             transposed: (product.left.transposed, product.right.transposed),
             accumulate: product.accumulate,
             bias: product.bias != 0,
+            repeat,
         }
     }
 }
@@ -134,7 +157,11 @@ impl PlanKey {
 impl Plan {
     /// # Safety
     /// The handle must be live.
-    unsafe fn new(blas: sys::cublasLtHandle_t, product: &Product) -> Result<Plan, lt::CublasError> {
+    unsafe fn new(
+        blas: sys::cublasLtHandle_t,
+        product: &Product,
+        repeat: Repeat,
+    ) -> Result<Plan, lt::CublasError> {
         let compute = match product.left.element {
             Element::Bf16 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
             Element::F32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
@@ -158,6 +185,13 @@ impl Plan {
         let right = layout(&product.right, product.depth, product.columns)?;
         let left = layout(&product.left, product.rows, product.depth)?;
         let out = layout(&product.out, product.rows, product.columns)?;
+        if repeat != Repeat::ONCE {
+            let steps = [(left, repeat.left), (right, repeat.right), (out, repeat.out)];
+            for (layout, step) in steps {
+                // SAFETY: the layout is live.
+                unsafe { set_repeat(layout, repeat.count, step)? };
+            }
+        }
         let preference = lt::create_matmul_pref()?;
         // SAFETY: all descriptors are live; the preference is destroyed after its one use.
         let proposed = unsafe {
@@ -202,6 +236,34 @@ fn layout(
     lt::create_matrix_layout(kind, stored_columns as u64, stored_rows as u64, operand.stride as i64)
 }
 
+/// Makes a layout one of `count` matrices, each `step` elements after the last.
+///
+/// # Safety
+/// The layout must be live.
+unsafe fn set_repeat(
+    layout: sys::cublasLtMatrixLayout_t,
+    count: usize,
+    step: usize,
+) -> Result<(), lt::CublasError> {
+    use sys::cublasLtMatrixLayoutAttribute_t as Attribute;
+    let (count, step) = (count as i32, step as i64);
+    // SAFETY: the layout is live; the count has 32 bits and the step 64, as the attributes do.
+    unsafe {
+        lt::set_matrix_layout_attribute(
+            layout,
+            Attribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+            (&raw const count).cast(),
+            size_of::<i32>(),
+        )?;
+        lt::set_matrix_layout_attribute(
+            layout,
+            Attribute::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+            (&raw const step).cast(),
+            size_of::<i64>(),
+        )
+    }
+}
+
 /// # Safety
 /// The descriptor must be live and the value of the attribute's kind.
 unsafe fn set<T>(
@@ -228,5 +290,48 @@ fn failed(product: &Product) -> impl Fn(lt::CublasError) -> Error {
     move |problem| Error::Cuda {
         action: format!("multiplying {rows} x {depth} by {depth} x {columns}"),
         problem: format!("{problem:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::op::testing::{self, Matrix, relative_error};
+    use crate::tensor::Tensor;
+
+    /// Three products whose matrices lie side by side or one below the other; all with the same right side.
+    #[test]
+    fn repeated_products_are_products_one_by_one() {
+        let Some(device) = testing::gpu("repeated products") else { return };
+        let Device::Cuda(cuda) = &device else { unreachable!("a GPU was asked for") };
+        let (count, rows, depth, columns) = (3, 16, 24, 40);
+        let (left, right) = (Matrix::random(rows, count * depth, 1), Matrix::random(depth, columns, 2));
+        let on_gpu =
+            |m: &Matrix| Tensor::new(&device, (m.rows, m.columns), &m.values, Element::Bf16).unwrap();
+        let out = Tensor::zeros(&device, count * rows, columns, Element::F32).unwrap();
+        let (left_there, right_there) = (on_gpu(&left), on_gpu(&right));
+        let product = Product {
+            rows,
+            columns,
+            depth,
+            left: left_there.operand(),
+            right: right_there.operand(),
+            out: out.operand(),
+            accumulate: true,
+            bias: 0,
+        };
+        cuda.products(&product, Repeat { count, left: depth, right: 0, out: rows * columns }).unwrap();
+        let mut expected = Vec::new();
+        for (which, row) in (0..count * rows).map(|i| (i / rows, i % rows)) {
+            let left = &left.values[row * left.columns + which * depth..][..depth];
+            let sum = |column| {
+                let right = right.values.iter().skip(column).step_by(columns);
+                left.iter().zip(right).map(|(a, b)| a * b).sum::<f32>()
+            };
+            expected.extend((0..columns).map(sum));
+        }
+        let error = relative_error(&out.to_vec().unwrap(), &expected);
+        assert!(error < 1e-5, "{error}");
     }
 }

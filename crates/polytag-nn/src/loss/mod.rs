@@ -1,7 +1,7 @@
 //! The losses: values enter, a single number `[1, 1]` leaves, from which the tape goes back.
 //!
 //! Those over labels ([`binary_cross_entropy`], [`softmax`], [`decoupled_softmax`]) are of [`Scores`], which
-//! are never all there at once, and [`Positives`]. They are means over documents. Those between rows
+//! are never all there at once unless they are given, and [`Positives`]. They are means over documents. Those between rows
 //! ([`info_nce`], [`supervised_contrastive`], [`contrast_with_negatives`]) are the same sums over a batch's
 //! own rows, and as in their paper they are sums over rows, not means. Where a mean is wanted, or the
 //! documents of several batches make one step, the weight that the tape takes for each loss sets it right.

@@ -1,4 +1,5 @@
-//! What a loss over labels is of: `documents · labelsᵀ · scale + bias`, and in which chunks that is made.
+//! What a loss over labels is of: `documents · labelsᵀ · scale + bias`, and in which chunks that is made. Or
+//! somebody else made the products, and `scale` and `bias` are all that is left to do.
 
 use std::ops::Range;
 
@@ -37,11 +38,13 @@ pub struct Scores {
     pub(super) chunk_memory: Option<usize>,
 }
 
-/// A matrix with a row for every label.
+/// A matrix with a row for every label, or what stands for it.
 #[derive(Clone, Debug)]
 pub(super) enum Labels {
     Weight(ParameterId),
     Value(Var),
+    /// No matrix: the documents hold their products with every label already.
+    Given(Var),
 }
 
 impl Scores {
@@ -55,6 +58,11 @@ impl Scores {
         Scores::new(documents, Labels::Value(labels.clone()))
     }
 
+    /// Values `[B, L]` in f32 that are the scores, but for scale and bias.
+    pub fn given(values: &Var) -> Scores {
+        Scores::new(values, Labels::Given(values.clone()))
+    }
+
     fn new(documents: &Var, labels: Labels) -> Scores {
         Scores {
             documents: documents.clone(),
@@ -65,7 +73,7 @@ impl Scores {
         }
     }
 
-    /// Appends more labels; they are numbered on from those before.
+    /// Appends more labels; they are numbered on from those before. Given scores have all theirs.
     pub fn and_value(mut self, labels: &Var) -> Scores {
         self.labels.push(Labels::Value(labels.clone()));
         self
@@ -87,6 +95,11 @@ impl Scores {
     pub fn chunk_memory(mut self, bytes: usize) -> Scores {
         self.chunk_memory = Some(bytes);
         self
+    }
+
+    /// Whether the scores are given.
+    pub(super) fn are_given(&self) -> bool {
+        matches!(self.labels[..], [Labels::Given(_)])
     }
 
     /// How many labels there are.
@@ -113,7 +126,7 @@ impl Scores {
         for labels in &self.labels {
             match labels {
                 Labels::Weight(id) => weights.push(*id),
-                Labels::Value(labels) => values.push(labels),
+                Labels::Value(labels) | Labels::Given(labels) => values.push(labels),
             }
         }
         tape.wants(&values, &weights)
@@ -136,6 +149,9 @@ impl Scores {
         }
         if tensor.rows() != documents {
             return unfit(format!("labels of {documents} documents were given for {}", tensor.rows()));
+        }
+        if self.labels.len() > 1 && self.labels.iter().any(|part| matches!(part, Labels::Given(_))) {
+            return unfit("no labels can be appended to scores that are given".to_owned());
         }
         let count = self.label_count(parameters);
         if count != labels {
@@ -164,11 +180,12 @@ impl Scores {
 }
 
 impl Labels {
-    /// How many labels of how many dimensions.
+    /// How many labels of how many dimensions. Given scores are products with labels of a dimension each.
     pub(super) fn shape(&self, parameters: &Parameters) -> (usize, usize) {
         match self {
             Labels::Weight(id) => (parameters.info(*id).rows, parameters.info(*id).columns),
             Labels::Value(labels) => (labels.tensor().rows(), labels.tensor().columns()),
+            Labels::Given(values) => (values.tensor().columns(), values.tensor().columns()),
         }
     }
 
@@ -176,7 +193,7 @@ impl Labels {
     pub(super) fn values<'a>(&'a self, parameters: &'a Parameters) -> &'a [f32] {
         match self {
             Labels::Weight(id) => parameters.values(*id),
-            Labels::Value(labels) => labels.tensor().values(),
+            Labels::Value(labels) | Labels::Given(labels) => labels.tensor().values(),
         }
     }
 
@@ -184,7 +201,7 @@ impl Labels {
     pub(super) fn operand(&self, parameters: &Parameters, first: usize) -> Operand {
         let whole = match self {
             Labels::Weight(id) => parameters.operand(*id, Element::F32),
-            Labels::Value(labels) => labels.tensor().operand(),
+            Labels::Value(labels) | Labels::Given(labels) => labels.tensor().operand(),
         };
         rows_of(whole, first)
     }

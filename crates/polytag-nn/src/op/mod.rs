@@ -16,18 +16,26 @@ mod dropout; // dropout by itself
 mod pool; // from a row a token to a row a sequence
 mod normalise; // rows to unit length
 mod rows; // some rows of a matrix
+mod weight; // a weight as a value
+mod add_rows; // rows of a weight added, some left out
+mod label_attention; // every label reads a text for itself
 
 pub(crate) use add::add_to;
 pub use add_norm::{AddNorm, add_norm};
+pub use add_rows::add_rows;
 pub use attention::{Attention, attention};
 pub use dropout::dropout;
 pub use embedding::{Tables, embedding};
 pub use feed_forward::{FeedForward, feed_forward};
+pub use label_attention::{
+    ChunkMemory, Comparison, LabelAttention, label_attention, label_attention_weights,
+};
 pub use linear::linear;
 pub use normalise::normalise;
 pub use pool::{Pooling, pool};
 pub use relative_bias::{DISTANCES, relative_bias};
 pub use rows::rows;
+pub use weight::weight;
 
 use crate::error::Error;
 

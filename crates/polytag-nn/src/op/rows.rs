@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::cpu;
-use crate::cuda::{KernelSource, Launch};
+use crate::cuda::{Cuda, KernelSource, Launch};
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::Error;
@@ -26,16 +26,34 @@ pub fn rows(tape: &mut Tape<'_>, input: &Var, range: Range<usize>) -> Result<Var
         Device::Cpu(_) => {
             out.values_mut().copy_from_slice(&from.values()[range.start * width..range.end * width]);
         }
-        Device::Cuda(cuda) => Launch::new(&cuda, &KERNELS, "copy_numbers")
-            .shape((range.len() * width).div_ceil(256), 1, 256)
-            .address(from.address() + 4 * (range.start * width) as u64)
-            .address(out.address())
-            .long(range.len() * width)
-            .run()?,
+        Device::Cuda(cuda) => {
+            let first = from.address() + 4 * (range.start * width) as u64;
+            copy_numbers(&cuda, first, out.address(), range.len() * width)?;
+        }
     }
     let shape = (from.rows(), width);
     let op = input.link().map(|link| -> Box<dyn Backward> { Box::new(Rows { link, range, shape }) });
     Ok(tape.push(out, op))
+}
+
+/// Copies `count` numbers in f32.
+pub(super) fn copy_numbers(cuda: &Cuda, from: u64, to: u64, count: usize) -> Result<(), Error> {
+    one_a_thread(cuda, "copy_numbers", (from, to), count)
+}
+
+/// Adds `count` numbers in f32 to others.
+pub(super) fn add_numbers(cuda: &Cuda, from: u64, to: u64, count: usize) -> Result<(), Error> {
+    one_a_thread(cuda, "add_numbers", (from, to), count)
+}
+
+fn one_a_thread(
+    cuda: &Cuda,
+    kernel: &'static str,
+    (from, to): (u64, u64),
+    count: usize,
+) -> Result<(), Error> {
+    let launch = Launch::new(cuda, &KERNELS, kernel).shape(count.div_ceil(256), 1, 256);
+    launch.address(from).address(to).long(count).run()
 }
 
 struct Rows {
@@ -61,12 +79,10 @@ impl Backward for Rows {
                 let rows = &mut place.values_mut()[first..first + gradient.values().len()];
                 cpu::axpy(1.0, gradient.values(), rows);
             }
-            Device::Cuda(cuda) => Launch::new(cuda, &KERNELS, "add_numbers")
-                .shape((self.range.len() * width).div_ceil(256), 1, 256)
-                .address(gradient.address())
-                .address(place.address() + 4 * first as u64)
-                .long(self.range.len() * width)
-                .run()?,
+            Device::Cuda(cuda) => {
+                let to = place.address() + 4 * first as u64;
+                add_numbers(cuda, gradient.address(), to, self.range.len() * width)?;
+            }
         }
         flow.put(self.link, place)
     }

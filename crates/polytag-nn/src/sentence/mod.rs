@@ -99,6 +99,23 @@ impl SentenceEncoder {
         Ok(SentenceEncoder { encoder, parameters, tokenizer, settings })
     }
 
+    /// The same, but with texts cut to so many tokens.
+    ///
+    /// # Errors
+    /// If texts are to be longer than the encoder takes.
+    pub fn cut_to(self, max_tokens: usize) -> Result<SentenceEncoder, Error> {
+        let settings = Settings { max_tokens, ..self.settings };
+        SentenceEncoder::new(self.encoder, self.parameters, self.tokenizer, settings)
+    }
+
+    /// The same with other weights, such as those that it was trained to.
+    ///
+    /// # Errors
+    /// If the encoder is another one.
+    pub fn again(&self, encoder: Encoder, parameters: Parameters) -> Result<SentenceEncoder, Error> {
+        SentenceEncoder::new(encoder, parameters, self.tokenizer.clone(), self.settings)
+    }
+
     /// How many numbers a vector has.
     pub fn dimension(&self) -> usize {
         self.encoder.config().hidden

@@ -54,6 +54,17 @@ pub fn multiply(left: View<'_>, right: &Packed, out: &mut [f32], then: Then<'_>)
     multiply_panels(left, right.panels(), out, then);
 }
 
+/// The same by the calling thread alone, for callers that share out the work themselves.
+///
+/// # Panics
+/// If the shapes do not fit together.
+pub fn multiply_alone(left: View<'_>, right: &Packed, out: &mut [f32], then: Then<'_>) {
+    let product = Product::new(left, right.panels(), out, then);
+    for (rows, panels) in product.blocks(1) {
+        product.run(rows, panels);
+    }
+}
+
 /// The same with a right-hand side that is used once; adds to `out` if told to `accumulate`.
 ///
 /// # Panics
@@ -69,27 +80,9 @@ fn multiply_once_in(set: Set, left: View<'_>, right: View<'_>, (out, accumulate)
 }
 
 fn multiply_panels(left: View<'_>, right: Panels<'_>, out: &mut [f32], then: Then<'_>) {
-    assert_eq!(left.columns(), right.rows, "the left side is as wide as the right side is high");
-    assert_eq!(out.len(), left.rows() * right.columns, "the output has the product's shape");
-    let out = Shared::new(out);
-    let then = match then {
-        Then::Store => Sums::Store,
-        Then::Add => Sums::Add,
-        Then::Bias(bias) => Sums::Bias(bias),
-        Then::BiasGelu { bias, before } => Sums::Gelu(bias, before.map(Shared::new)),
-    };
-    if let Sums::Bias(bias) | Sums::Gelu(bias, _) = then {
-        assert_eq!(bias.len(), right.columns, "a bias has a number a column");
-    }
-    if let Sums::Gelu(_, Some(before)) = then {
-        assert_eq!(before.len(), out.len(), "what GELU is taken of has the product's shape");
-    }
-    let product = Product { left, right, out, then };
-    let blocks = product.blocks();
-    blocks.par_iter().for_each(|(rows, panels)| {
-        let block = Block { product: &product, rows: rows.clone(), panels: panels.clone() };
-        right.set.run(block);
-    });
+    let product = Product::new(left, right, out, then);
+    let blocks = product.blocks(4 * rayon::current_num_threads());
+    blocks.into_par_iter().for_each(|(rows, panels)| product.run(rows, panels));
 }
 
 /// [`Then`], as several threads see it.
@@ -109,15 +102,38 @@ struct Product<'a> {
     then: Sums<'a>,
 }
 
-impl Product<'_> {
-    /// Which rows and panels are computed together. Depends on the number of threads: it changes no sum.
-    fn blocks(&self) -> Vec<(Range<usize>, Range<usize>)> {
+impl<'a> Product<'a> {
+    fn new(left: View<'a>, right: Panels<'a>, out: &'a mut [f32], then: Then<'a>) -> Product<'a> {
+        assert_eq!(left.columns(), right.rows, "the left side is as wide as the right side is high");
+        assert_eq!(out.len(), left.rows() * right.columns, "the output has the product's shape");
+        let out = Shared::new(out);
+        let then = match then {
+            Then::Store => Sums::Store,
+            Then::Add => Sums::Add,
+            Then::Bias(bias) => Sums::Bias(bias),
+            Then::BiasGelu { bias, before } => Sums::Gelu(bias, before.map(Shared::new)),
+        };
+        if let Sums::Bias(bias) | Sums::Gelu(bias, _) = then {
+            assert_eq!(bias.len(), right.columns, "a bias has a number a column");
+        }
+        if let Sums::Gelu(_, Some(before)) = then {
+            assert_eq!(before.len(), out.len(), "what GELU is taken of has the product's shape");
+        }
+        Product { left, right, out, then }
+    }
+
+    /// Computes some rows of some panels.
+    fn run(&self, rows: Range<usize>, panels: Range<usize>) {
+        self.right.set.run(Block { product: self, rows, panels });
+    }
+
+    /// Which rows and panels are computed together, in about `wanted` blocks or more: it changes no sum.
+    fn blocks(&self, wanted: usize) -> Vec<(Range<usize>, Range<usize>)> {
         let rows = self.left.rows();
         let panels = self.right.columns.div_ceil(2 * self.right.set.lanes());
         let row_blocks = rows.div_ceil(BLOCK_ROWS);
         // Few rows: the columns are shared out too.
-        let column_blocks =
-            (4 * rayon::current_num_threads()).div_ceil(row_blocks.max(1)).clamp(1, panels.max(1));
+        let column_blocks = wanted.div_ceil(row_blocks.max(1)).clamp(1, panels.max(1));
         let mut blocks = Vec::with_capacity(row_blocks * column_blocks);
         let tile = self.right.set.tile_rows();
         for tiles in shares(rows.div_ceil(tile), row_blocks) {

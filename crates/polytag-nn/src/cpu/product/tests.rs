@@ -51,6 +51,8 @@ fn check(rows: usize, depth: usize, columns: usize) {
             close(&out, &gelu.iter().map(|&x| f64::from(x)).collect::<Vec<_>>(), 0);
             multiply_once_in(set, left, right, (&mut out, false));
             assert_eq!(bits(&out), bits(&before));
+            multiply_alone(left, &packed, &mut out, Then::Store);
+            assert_eq!(bits(&out), bits(&before));
         }
     }
 }

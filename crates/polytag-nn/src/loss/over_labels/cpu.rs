@@ -27,11 +27,12 @@ pub(super) struct CpuPass {
     dimensions: usize,
     chunk_length: usize,
     original: Tensor,
-    /// The documents times the scale, exchanged: the right-hand side of the scores.
+    /// The documents times the scale; nothing where scores are given.
+    scaled: Tensor,
+    /// The same, exchanged: the right-hand side of the scores.
     exchanged: Packed,
     /// The same as they are: the right-hand side of the labels' gradient. Only on the way back.
     plain: Option<Packed>,
-    scaled: Tensor,
     scale: f32,
     bias: Vec<f32>,
     /// A chunk of scores, or of their gradient: a row for each label.
@@ -44,6 +45,8 @@ pub(super) struct CpuPass {
     factors: Vec<f32>,
     /// The gradient of the documents times the scale, exchanged.
     towards_documents: Vec<f32>,
+    /// The gradient of the scale, where scores are given.
+    scale_sum: f64,
     bias_sum: f64,
 }
 
@@ -58,11 +61,12 @@ impl Pass for CpuPass {
         };
         let (scale, bias) = (number(scores.scale)[0], number(scores.bias));
         let device = parameters.device();
-        let mut scaled = Tensor::scratch(device, documents, dimensions, Element::F32)?;
+        let rows = if scores.are_given() { 0 } else { documents };
+        let mut scaled = Tensor::scratch(device, rows, dimensions, Element::F32)?;
         for (scaled, value) in scaled.values_mut().iter_mut().zip(original.values()) {
             *scaled = scale * value;
         }
-        let exchanged = Packed::new(View::new(scaled.values(), documents, dimensions).transposed());
+        let exchanged = Packed::new(View::new(scaled.values(), rows, dimensions).transposed());
         let memory = scores.chunk_memory.unwrap_or(CHUNK_MEMORY);
         let chunk_length = chunk_length(memory, documents, SEGMENT, scores.label_count(parameters));
         Ok(CpuPass {
@@ -70,9 +74,9 @@ impl Pass for CpuPass {
             dimensions,
             chunk_length,
             original,
+            scaled,
             exchanged,
             plain: None,
-            scaled,
             scale,
             bias,
             chunk: Tensor::scratch(device, chunk_length, documents, Element::F32)?,
@@ -82,6 +86,7 @@ impl Pass for CpuPass {
             shifts: Vec::new(),
             factors: Vec::new(),
             towards_documents: Vec::new(),
+            scale_sum: 0.0,
             bias_sum: 0.0,
         })
     }
@@ -91,8 +96,18 @@ impl Pass for CpuPass {
     }
 
     fn multiply(&mut self, parameters: &Parameters, labels: &Labels, chunk: &Chunk) -> Result<(), Error> {
-        let labels = rows(labels.values(parameters), chunk, self.dimensions);
         let length = chunk.rows.len() * self.documents;
+        if let Labels::Given(values) = labels {
+            let values = values.tensor().values();
+            let scores = self.chunk.values_mut()[..length].par_chunks_mut(self.documents);
+            scores.zip(chunk.rows.clone()).for_each(|(scores, label)| {
+                for (score, values) in scores.iter_mut().zip(values.chunks_exact(self.dimensions)) {
+                    *score = self.scale * values[label];
+                }
+            });
+            return Ok(());
+        }
+        let labels = rows(labels.values(parameters), chunk, self.dimensions);
         cpu::multiply(labels, &self.exchanged, &mut self.chunk.values_mut()[..length], Then::Store);
         Ok(())
     }
@@ -152,8 +167,9 @@ impl Pass for CpuPass {
         self.shifts = shifts.to_vec();
         self.factors = factors.iter().map(|factor| factor * gradient).collect();
         self.entries = kept.entries.values().iter().map(|entry| entry * gradient).collect();
-        self.towards_documents = vec![0.0; self.documents * self.dimensions];
-        self.plain = Some(Packed::new(View::new(self.scaled.values(), self.documents, self.dimensions)));
+        let rows = self.scaled.rows();
+        self.towards_documents = vec![0.0; rows * self.dimensions];
+        self.plain = Some(Packed::new(View::new(self.scaled.values(), rows, self.dimensions)));
         Ok(())
     }
 
@@ -191,6 +207,10 @@ impl Pass for CpuPass {
         labels: &Labels,
         chunk: &Chunk,
     ) -> Result<(), Error> {
+        if let Labels::Given(values) = labels {
+            self.scale_sum += self.products_with(values.tensor().values(), chunk);
+            return Ok(());
+        }
         let labels = rows(labels.values(parameters), chunk, self.dimensions).transposed();
         let gradient = &self.chunk.values()[..chunk.rows.len() * self.documents];
         let gradient = View::new(gradient, chunk.rows.len(), self.documents);
@@ -209,6 +229,10 @@ impl Pass for CpuPass {
             Target::Nowhere => return Ok(()),
             Target::Weight(id, accumulate) => (&mut parameters.gradient(*id).0[range], *accumulate),
             Target::Value(_, place, accumulate) => (&mut place.values_mut()[range], *accumulate),
+            Target::Given(_, place, accumulate) => {
+                self.write_given(place.values_mut(), *accumulate, chunk);
+                return Ok(());
+            }
         };
         let gradient = View::new(self.gradient(chunk), chunk.rows.len(), self.documents);
         let documents = self.plain.as_ref().expect("the way back was begun");
@@ -236,7 +260,7 @@ impl Pass for CpuPass {
     ) -> Result<(), Error> {
         let [scale, bias] = learned;
         if let Some(scale) = scale {
-            let products = (0..self.documents)
+            let products = (0..self.scaled.rows())
                 .flat_map(|document| (0..self.dimensions).map(move |dimension| (document, dimension)));
             let sum = products
                 .map(|(document, dimension)| {
@@ -244,8 +268,8 @@ impl Pass for CpuPass {
                     f64::from(towards)
                         * f64::from(self.original.values()[document * self.dimensions + dimension])
                 })
-                .sum();
-            write_number(parameters, scale, sum);
+                .sum::<f64>();
+            write_number(parameters, scale, self.scale_sum + sum);
         }
         if let Some(bias) = bias.filter(|bias| parameters.info(bias.id).len() == 1) {
             write_number(parameters, bias, self.bias_sum);
@@ -293,6 +317,27 @@ impl CpuPass {
     /// The gradient of the scores of a chunk.
     fn gradient(&self, chunk: &Chunk) -> &[f32] {
         &self.chunk.values()[..chunk.rows.len() * self.documents]
+    }
+
+    /// The sum of the products of a chunk's gradient with values that lie document by document.
+    fn products_with(&self, values: &[f32], chunk: &Chunk) -> f64 {
+        let gradient = self.gradient(chunk).par_chunks(self.documents).zip(chunk.rows.clone());
+        let by_label = gradient.map(|(gradient, label)| {
+            let values = values.chunks_exact(self.dimensions).map(|values| values[label]);
+            gradient.iter().zip(values).map(|(&a, b)| f64::from(a) * f64::from(b)).sum::<f64>()
+        });
+        by_label.collect::<Vec<f64>>().into_iter().sum()
+    }
+
+    /// Writes a chunk's part of the gradient of the scores that are given.
+    fn write_given(&self, place: &mut [f32], accumulate: bool, chunk: &Chunk) {
+        let (gradient, scale) = (self.gradient(chunk), self.scale);
+        place.par_chunks_mut(self.dimensions).enumerate().for_each(|(document, place)| {
+            let own = gradient.iter().skip(document).step_by(self.documents);
+            for (place, gradient) in place[chunk.rows.clone()].iter_mut().zip(own) {
+                *place = if accumulate { *place + scale * gradient } else { scale * gradient };
+            }
+        });
     }
 
     /// A document's loss; puts the gradients of its positives where their scores were.

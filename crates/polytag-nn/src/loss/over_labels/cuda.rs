@@ -30,13 +30,14 @@ pub(super) struct CudaPass {
     segments_done: usize,
     last_chunk: usize,
     original: Tensor,
-    /// The documents times the scale.
+    /// The documents times the scale; nothing where scores are given.
     scaled: Tensor,
     scale: Value,
     bias: Value,
     /// A chunk of scores, or of their gradient: a row for each document.
     chunk: Tensor,
-    /// What each segment has to say of each document: two numbers forward, one on the way back.
+    /// What each segment has to say of each document: two numbers forward; on the way back first one each
+    /// for the bias, then one each for the scale of scores that are given.
     partial: Buffer,
     entries: Tensor,
     rows: Tensor,
@@ -80,6 +81,7 @@ impl Pass for CudaPass {
         let segments: usize =
             parts.iter().flat_map(|(_, chunks)| chunks).map(|chunk| chunk.rows.len().div_ceil(SEGMENT)).sum();
         let scratch = |rows, columns| Tensor::scratch(device, rows, columns, Element::F32);
+        let rows = if scores.are_given() { 0 } else { documents };
         let pass = CudaPass {
             cuda: cuda.clone(),
             chunk_length,
@@ -88,17 +90,18 @@ impl Pass for CudaPass {
             last_chunk: 0,
             scale: Value::new(scores.scale, parameters),
             bias: Value::new(scores.bias, parameters),
-            scaled: scratch(documents, dimensions)?,
+            scaled: scratch(rows, dimensions)?,
             chunk: scratch(documents, chunk_length)?,
             partial: Buffer::take(cuda, 8 * documents * segments.max(1))?,
             entries: scratch(1, problem.positives.len().max(1))?,
             rows: scratch(3, documents)?,
             upstream: None,
-            towards_documents: scratch(documents, dimensions)?,
+            towards_documents: scratch(rows, dimensions)?,
             any_documents: false,
             original,
         };
-        pass.scale_into(&pass.original, &pass.scaled, false)?;
+        let (from, to) = (pass.original.operand(), pass.scaled.operand());
+        pass.scale_into(from, to, (rows, dimensions), false)?;
         Ok(pass)
     }
 
@@ -109,6 +112,11 @@ impl Pass for CudaPass {
     fn multiply(&mut self, parameters: &Parameters, labels: &Labels, chunk: &Chunk) -> Result<(), Error> {
         self.segments_done += self.last_chunk;
         self.last_chunk = chunk.rows.len().div_ceil(SEGMENT);
+        if let Labels::Given(values) = labels {
+            let shape = (self.original.rows(), chunk.rows.len());
+            let from = columns_of(values.tensor().operand(), chunk.rows.start);
+            return self.scale_into(from, self.chunk.operand(), shape, false);
+        }
         let right = Operand { transposed: true, ..labels.operand(parameters, chunk.rows.start) };
         self.cuda.product(&Product {
             rows: self.original.rows(),
@@ -192,6 +200,19 @@ impl Pass for CudaPass {
         labels: &Labels,
         chunk: &Chunk,
     ) -> Result<(), Error> {
+        if let Labels::Given(values) = labels {
+            return Launch::new(&self.cuda, &KERNELS, "sum_products")
+                .shape(chunk.rows.len().div_ceil(SEGMENT), self.original.rows(), 256)
+                .address(self.chunk.address())
+                .int(self.chunk_length)
+                .int(chunk.rows.len())
+                .address(columns_of(values.tensor().operand(), chunk.rows.start).address)
+                .int(values.tensor().columns())
+                .address(self.scale_partial())
+                .int(self.segments)
+                .int(self.segments_done)
+                .run();
+        }
         let accumulate = std::mem::replace(&mut self.any_documents, true);
         self.cuda.product(&Product {
             rows: self.original.rows(),
@@ -215,6 +236,11 @@ impl Pass for CudaPass {
             Target::Nowhere => return Ok(()),
             Target::Weight(id, accumulate) => (parameters.gradient_operand(*id).0, *accumulate),
             Target::Value(_, place, accumulate) => (place.operand(), *accumulate),
+            Target::Given(_, place, accumulate) => {
+                let to = columns_of(place.operand(), chunk.rows.start);
+                let shape = (self.original.rows(), chunk.rows.len());
+                return self.scale_into(self.chunk.operand(), to, shape, *accumulate);
+            }
         };
         self.cuda.product(&Product {
             rows: chunk.rows.len(),
@@ -250,26 +276,33 @@ impl Pass for CudaPass {
         learned: [Option<Learned>; 2],
     ) -> Result<(), Error> {
         let [scale, bias] = learned;
+        let count = self.original.rows() * self.segments;
         if let Some(Learned { id, accumulate }) = scale {
-            self.clear_if_unwritten()?;
-            Launch::new(&self.cuda, &KERNELS, "dot_product")
-                .shape(1, 1, 1024)
-                .address(self.towards_documents.address())
-                .address(self.original.address())
-                .long(self.original.rows() * self.original.columns())
-                .address(parameters.gradient_operand(id).0.address)
-                .int(usize::from(accumulate))
-                .run()?;
+            let to = parameters.gradient_operand(id).0.address;
+            if self.scaled.rows() == 0 {
+                let values = self.scale_partial();
+                Total { values, count, factor: 1.0, to, accumulate }.run(&self.cuda)?;
+            } else {
+                self.clear_if_unwritten()?;
+                Launch::new(&self.cuda, &KERNELS, "dot_product")
+                    .shape(1, 1, 1024)
+                    .address(self.towards_documents.address())
+                    .address(self.original.address())
+                    .long(self.original.rows() * self.original.columns())
+                    .address(to)
+                    .int(usize::from(accumulate))
+                    .run()?;
+            }
         }
         let Some(Learned { id, accumulate }) = bias.filter(|_| self.bias.step == 0) else { return Ok(()) };
         let to = parameters.gradient_operand(id).0.address;
-        let count = self.original.rows() * self.segments;
         Total { values: self.partial.pointer(), count, factor: 1.0, to, accumulate }.run(&self.cuda)
     }
 
     fn write_documents(&mut self, place: &mut Tensor, accumulate: bool) -> Result<(), Error> {
         self.clear_if_unwritten()?;
-        self.scale_into(&self.towards_documents, place, accumulate)
+        let shape = (place.rows(), place.columns());
+        self.scale_into(self.towards_documents.operand(), place.operand(), shape, accumulate)
     }
 }
 
@@ -284,14 +317,26 @@ impl CudaPass {
             .int(chunk.labels.start)
     }
 
+    /// Where each segment notes what it has to say of each document about the scale.
+    fn scale_partial(&self) -> u64 {
+        self.partial.pointer() + 4 * (self.original.rows() * self.segments) as u64
+    }
+
     /// `to (+)= scale · from`.
-    fn scale_into(&self, from: &Tensor, to: &Tensor, accumulate: bool) -> Result<(), Error> {
-        let length = from.rows() * from.columns();
+    fn scale_into(
+        &self,
+        from: Operand,
+        to: Operand,
+        (rows, columns): (usize, usize),
+        accumulate: bool,
+    ) -> Result<(), Error> {
         Launch::new(&self.cuda, &KERNELS, "scale_values")
-            .shape(length.div_ceil(256), 1, 256)
-            .address(from.address())
-            .address(to.address())
-            .long(length)
+            .shape(columns.div_ceil(256), rows, 256)
+            .address(from.address)
+            .int(from.stride)
+            .address(to.address)
+            .int(to.stride)
+            .int(columns)
             .address(self.scale.address)
             .float(self.scale.constant)
             .int(usize::from(accumulate))
@@ -307,6 +352,11 @@ impl CudaPass {
         }
         Ok(())
     }
+}
+
+/// The columns from `first` on of a matrix in f32.
+fn columns_of(whole: Operand, first: usize) -> Operand {
+    Operand { address: whole.address + 4 * first as u64, ..whole }
 }
 
 /// What the kernels call it.

@@ -12,6 +12,8 @@
 
 mod cpu;
 mod cuda;
+#[cfg(test)]
+mod tests;
 
 use crate::device::Device;
 use crate::error::Error;
@@ -68,7 +70,7 @@ trait Pass: Sized {
     /// How many labels a chunk has at most.
     fn chunk_length(&self) -> usize;
 
-    /// Makes the products of all documents with the labels of a chunk.
+    /// Makes the products of all documents with the labels of a chunk, or brings in those that are given.
     fn multiply(&mut self, parameters: &Parameters, labels: &Labels, chunk: &Chunk) -> Result<(), Error>;
 
     /// Adds a chunk to the sums over each document's scores.
@@ -83,11 +85,11 @@ trait Pass: Sized {
     /// Turns a chunk into the gradient of its scores.
     fn differentiate(&mut self, problem: &OverLabels, chunk: &Chunk) -> Result<(), Error>;
 
-    /// Adds a chunk to the gradient of the documents.
+    /// Adds a chunk to the gradient of the documents; to that of the scale, where scores are given.
     fn add_documents(&mut self, parameters: &Parameters, labels: &Labels, chunk: &Chunk)
     -> Result<(), Error>;
 
-    /// Writes a chunk's part of the gradient of the labels.
+    /// Writes a chunk's part of the gradient of the labels, or of the scores that are given.
     fn write_labels(
         &mut self,
         parameters: &mut Parameters,
@@ -121,6 +123,7 @@ enum Target {
     Nowhere,
     Weight(ParameterId, bool),
     Value(usize, Tensor, bool),
+    Given(usize, Tensor, bool),
 }
 
 impl OverLabels {
@@ -191,7 +194,8 @@ impl WayBack {
         let mut pass = P::begin(problem, flow.parameters())?;
         pass.turn(&self.kept, gradient)?;
         let [scale, bias] = [scores.scale, scores.bias].map(|number| Learned::open(number.learned(), flow));
-        let to_documents = scores.documents.link().is_some() || scale.is_some();
+        let documents = scores.documents.link().filter(|_| !scores.are_given());
+        let to_documents = documents.is_some() || scale.is_some();
         for (labels, chunks) in scores.parts(flow.parameters(), pass.chunk_length()) {
             let mut target = Target::open(labels, flow)?;
             for chunk in &chunks {
@@ -209,7 +213,7 @@ impl WayBack {
             target.close(flow)?;
         }
         pass.write_numbers(flow.parameters(), [scale, bias])?;
-        let Some(to) = scores.documents.link() else { return Ok(()) };
+        let Some(to) = documents else { return Ok(()) };
         let (mut place, accumulate) = flow.slot(to, scores.documents.tensor())?;
         pass.write_documents(&mut place, accumulate)?;
         flow.put(to, place)
@@ -231,19 +235,20 @@ impl Target {
                 Ok(Target::Weight(*id, begin_gradient(flow.parameters(), *id)))
             }
             Labels::Weight(_) => Ok(Target::Nowhere),
-            Labels::Value(labels) => match labels.link() {
-                None => Ok(Target::Nowhere),
-                Some(to) => {
-                    let (place, accumulate) = flow.slot(to, labels.tensor())?;
-                    Ok(Target::Value(to, place, accumulate))
-                }
-            },
+            Labels::Value(values) | Labels::Given(values) => {
+                let Some(to) = values.link() else { return Ok(Target::Nowhere) };
+                let (place, accumulate) = flow.slot(to, values.tensor())?;
+                Ok(match labels {
+                    Labels::Given(_) => Target::Given(to, place, accumulate),
+                    _ => Target::Value(to, place, accumulate),
+                })
+            }
         }
     }
 
     fn close(self, flow: &mut Flow<'_>) -> Result<(), Error> {
         match self {
-            Target::Value(to, place, _) => flow.put(to, place),
+            Target::Value(to, place, _) | Target::Given(to, place, _) => flow.put(to, place),
             Target::Nowhere | Target::Weight(..) => Ok(()),
         }
     }

@@ -197,13 +197,28 @@ extern "C" __global__ void sum_by_label(const float* chunk, int stride, int colu
     out[column] = sum;
 }
 
-// out (+)= scale * values; the scale is learned where it has an address.
-extern "C" __global__ void scale_values(const float* values, float* out, long long length, const float* learned,
-                                        float constant, int accumulate) {
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= length) return;
-    float value = (learned ? *learned : constant) * values[i];
-    out[i] = accumulate ? out[i] + value : value;
+// The sums by document and segment of a chunk's gradient times the scores that were given.
+extern "C" __global__ void sum_products(const float* chunk, int stride, int columns, const float* values,
+                                        int values_stride, float* partial, int segments, int first_segment) {
+    __shared__ float scratch[32];
+    const float* gradients = chunk + (size_t)blockIdx.y * stride;
+    const float* own = values + (size_t)blockIdx.y * values_stride;
+    int last = min(columns, (int)(blockIdx.x + 1) * SEGMENT);
+    float sum = 0.0f;
+    for (int column = blockIdx.x * SEGMENT + threadIdx.x; column < last; column += THREADS)
+        sum += gradients[column] * own[column];
+    sum = block_sum(sum, scratch);
+    if (threadIdx.x == 0) partial[(size_t)blockIdx.y * segments + first_segment + blockIdx.x] = sum;
+}
+
+// out (+)= scale * values, row by row; the scale is learned where it has an address.
+extern "C" __global__ void scale_values(const float* values, int values_stride, float* out, int out_stride,
+                                        int columns, const float* learned, float constant, int accumulate) {
+    int column = blockIdx.x * blockDim.x + threadIdx.x;
+    if (column >= columns) return;
+    float value = (learned ? *learned : constant) * values[(size_t)blockIdx.y * values_stride + column];
+    float* to = out + (size_t)blockIdx.y * out_stride + column;
+    *to = accumulate ? *to + value : value;
 }
 
 // out (+)= left · right, by one block.
