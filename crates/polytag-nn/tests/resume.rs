@@ -19,7 +19,7 @@ use polytag_nn::optimizer::Group;
 use polytag_nn::parameters::{Parameters, ParametersBuilder};
 use polytag_nn::random::Key;
 use polytag_nn::tape::{Tape, Var};
-use polytag_nn::train::{Objective, Order, Place, TrainConfig, Trainer, Watch};
+use polytag_nn::train::{Evaluation, Objective, Order, Place, TrainConfig, Trainer, Watch};
 
 const FOLDER: &str = "POLYTAG_TEST_TRAINING";
 const BATCH: usize = 6;
@@ -57,7 +57,7 @@ impl Objective for Apart {
         Ok(vec![(info_nce(tape, &anchors, &positives, 0.1)?, 1.0 / BATCH as f32)])
     }
 
-    fn evaluate(&mut self, _: &Parameters) -> Result<Option<f64>, Error> {
+    fn evaluate(&mut self, _: &Parameters) -> Result<Option<Evaluation>, Error> {
         Ok(None)
     }
 }

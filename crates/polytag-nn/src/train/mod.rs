@@ -16,7 +16,9 @@ pub use curve::Point;
 pub use order::Order;
 pub use patience::Patience;
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -49,8 +51,17 @@ pub trait Objective {
     /// The losses at `place`, each with its weight. Must be a function of the place and the weights.
     fn losses(&mut self, tape: &mut Tape<'_>, place: Place) -> Result<Vec<(Var, f32)>, Error>;
 
-    /// How good the weights are, higher is better; `None` where that cannot be said.
-    fn evaluate(&mut self, parameters: &Parameters) -> Result<Option<f64>, Error>;
+    /// How good the weights are; `None` where that cannot be said.
+    fn evaluate(&mut self, parameters: &Parameters) -> Result<Option<Evaluation>, Error>;
+}
+
+/// How good weights are.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Evaluation {
+    /// What the best weights are chosen by, higher is better.
+    pub score: f64,
+    /// Everything that was measured, by name. What is not a finite number is not noted.
+    pub measures: BTreeMap<String, f64>,
 }
 
 /// How to train.
@@ -73,6 +84,9 @@ pub struct TrainConfig {
     pub patience: Option<usize>,
     /// How many steps lie between checkpoints, where there is a folder for them.
     pub checkpoint_every: u64,
+    /// How many seconds lie between them at least: one that falls due earlier is left out. It holds gigabytes,
+    /// and writing it takes its time.
+    pub checkpoint_seconds: u64,
     /// What makes one run differ from another.
     pub seed: u64,
 }
@@ -88,6 +102,7 @@ impl Default for TrainConfig {
             evaluate_every: None,
             patience: None,
             checkpoint_every: 500,
+            checkpoint_seconds: 0,
             seed: 0,
         }
     }
@@ -121,7 +136,8 @@ pub struct Trainer {
     optimizer: AdamW,
     state: State,
     best: Vec<f32>,
-    pending: Vec<Tensor>,
+    /// Losses that the device may still be working on, and their weights.
+    pending: Vec<(Tensor, f32)>,
 }
 
 impl Trainer {
@@ -161,7 +177,8 @@ impl Trainer {
         self.state.patience.best()
     }
 
-    /// Goes on from the checkpoint in `watch`'s folder, if there is one, and trains to the end.
+    /// Goes on from the checkpoint in `watch`'s folder, if there is one, and trains to the end. Who watches is told
+    /// of the points before the checkpoint, too.
     ///
     /// Where there were evaluations, the weights at the end are those of the best one.
     pub fn run(
@@ -173,10 +190,13 @@ impl Trainer {
         let mut curve = match watch.folder {
             Some(folder) => {
                 self.resume(parameters, folder)?;
-                Some(Curve::resume(&folder.join(CURVE), self.state.step)?)
+                let (curve, before) = Curve::resume(&folder.join(CURVE), self.state.step)?;
+                before.iter().for_each(|point| (watch.note)(point));
+                Some(curve)
             }
             None => None,
         };
+        let mut last_save: Option<Instant> = None;
         if self.state.step < self.config.steps {
             objective.prepare(Place { step: self.state.step, part: 0 })?;
         }
@@ -194,13 +214,16 @@ impl Trainer {
             let (step, last) = (self.state.step, self.config.steps);
             let due = |every: u64| step.is_multiple_of(every) || step == last;
             let evaluates = self.config.evaluate_every.is_some_and(due);
-            let checkpoints = watch.folder.is_some() && step.is_multiple_of(self.config.checkpoint_every);
+            let spacing = Duration::from_secs(self.config.checkpoint_seconds);
+            let checkpoints = watch.folder.is_some()
+                && step.is_multiple_of(self.config.checkpoint_every)
+                && last_save.is_none_or(|last| last.elapsed() >= spacing);
             if evaluates || checkpoints || due(self.config.note_every) {
                 self.settle(parameters, objective)?;
             }
             if evaluates || due(self.config.note_every) {
-                let measured = if evaluates { objective.evaluate(parameters)? } else { None };
-                let point = self.note(&report, measured, parameters)?;
+                let evaluation = if evaluates { objective.evaluate(parameters)? } else { None };
+                let point = self.note(&report, evaluation, parameters)?;
                 if let Some(curve) = &mut curve {
                     curve.push(&point)?;
                 }
@@ -208,6 +231,7 @@ impl Trainer {
             }
             if checkpoints {
                 self.save(parameters, watch.folder)?;
+                last_save = Some(Instant::now());
             }
         }
         self.take_best(parameters)?;
@@ -251,7 +275,7 @@ impl Trainer {
         objective: &mut dyn Objective,
         place: Place,
         checked: bool,
-    ) -> Result<Vec<Tensor>, Error> {
+    ) -> Result<Vec<(Tensor, f32)>, Error> {
         let key = Key::new(self.config.seed).part(place.step).part(place.part as u64);
         let mut tape = Tape::training(parameters, key);
         let losses = objective.losses(&mut tape, place)?;
@@ -259,7 +283,7 @@ impl Trainer {
         let record = tape.finish();
         let weighted: Vec<(&Var, f32)> = losses.iter().map(|(loss, weight)| (loss, weight * share)).collect();
         record.backward(&weighted, parameters, BackwardOptions { checked })?;
-        Ok(losses.iter().map(|(loss, _)| loss.tensor().clone()).collect())
+        Ok(losses.iter().map(|(loss, weight)| (loss.tensor().clone(), *weight)).collect())
     }
 
     /// Goes over the step again whose gradient was not finite, looking at every op, to name the one that
@@ -273,7 +297,7 @@ impl Trainer {
             for part in 0..self.config.accumulation {
                 let place = Place { step, part };
                 objective.prepare(place)?;
-                for loss in self.back_and_forth(parameters, objective, place, true)? {
+                for (loss, _) in self.back_and_forth(parameters, objective, place, true)? {
                     if !loss.to_vec()?.iter().all(|value| value.is_finite()) {
                         let place = ", made on the way forward".to_owned();
                         return Err(Error::NotFinite { what: "the loss".to_owned(), place });
@@ -304,8 +328,8 @@ impl Trainer {
             other => other?,
         }
         let share = 1.0 / self.config.accumulation as f64;
-        for loss in self.pending.drain(..) {
-            self.state.losses.0 += f64::from(loss.to_vec()?[0]) * share;
+        for (loss, weight) in self.pending.drain(..) {
+            self.state.losses.0 += f64::from(loss.to_vec()?[0] * weight) * share;
         }
         if !self.state.losses.0.is_finite() {
             let place = format!(", up to step {}", self.state.step);
@@ -318,22 +342,27 @@ impl Trainer {
     fn note(
         &mut self,
         report: &StepReport,
-        measured: Option<f64>,
+        evaluation: Option<Evaluation>,
         parameters: &Parameters,
     ) -> Result<Point, Error> {
         let (sum, steps) = std::mem::take(&mut self.state.losses);
         let step = self.state.step;
+        let measured = evaluation.as_ref().map(|evaluation| evaluation.score);
         if let Some(measured) = measured
             && self.state.patience.note(step, measured)
         {
             self.best = parameters.masters_to_vec()?;
         }
+        let mut measures = evaluation.map(|evaluation| evaluation.measures).unwrap_or_default();
+        // JSON has no word for them, and a line that cannot be read again would be lost.
+        measures.retain(|_, value| value.is_finite());
         Ok(Point {
             step,
             loss: sum / steps.max(1) as f64,
             rate: f64::from(self.schedule.factor(step - 1)),
             gradient_norm: f64::from(report.gradient_norm()?),
             measured,
+            measures,
         })
     }
 

@@ -46,8 +46,10 @@ impl Objective for Imitation {
         Ok(vec![(loss, 1.0)])
     }
 
-    fn evaluate(&mut self, _: &Parameters) -> Result<Option<f64>, Error> {
-        Ok(self.evaluations.pop())
+    fn evaluate(&mut self, _: &Parameters) -> Result<Option<Evaluation>, Error> {
+        let measures =
+            |score| BTreeMap::from([("twice".to_owned(), 2.0 * score), ("none".to_owned(), f64::NAN)]);
+        Ok(self.evaluations.pop().map(|score| Evaluation { score, measures: measures(score) }))
     }
 }
 
@@ -121,7 +123,13 @@ fn it_stops_when_it_gets_no_better_and_keeps_the_best() {
         let (mut parameters, mut objective) = model();
         objective.evaluations = evaluations.iter().rev().copied().collect();
         let mut trainer = Trainer::new(config.clone(), groups(), &mut parameters, "test").unwrap();
-        let mut watch = Watch { stop: &|| false, note: &mut |_| {}, folder: None };
+        let mut note = |point: &Point| {
+            let measures: Vec<(&str, f64)> = point.measures.iter().map(|(name, &v)| (&name[..], v)).collect();
+            let expected: Vec<(&str, f64)> =
+                point.measured.iter().map(|score| ("twice", 2.0 * score)).collect();
+            assert_eq!(measures, expected, "what was measured is noted, where it is a number");
+        };
+        let mut watch = Watch { stop: &|| false, note: &mut note, folder: None };
         let ended = trainer.run(&mut parameters, &mut objective, &mut watch).unwrap();
         (ended, trainer.step(), trainer.best(), parameters.to_vec(objective.weight).unwrap())
     };
