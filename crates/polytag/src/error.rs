@@ -5,6 +5,7 @@ use crate::data::DataError;
 use crate::encoder::EncoderError;
 use crate::method::MethodError;
 use crate::metric::MetricError;
+use crate::picture::PictureError;
 use crate::predict::PredictError;
 use crate::storage::StorageError;
 
@@ -41,6 +42,9 @@ pub enum Error {
     /// Measuring predictions.
     #[error(transparent)]
     Metric(#[from] MetricError),
+    /// Drawing what was learned.
+    #[error(transparent)]
+    Picture(#[from] PictureError),
 }
 
 impl Error {
@@ -48,6 +52,8 @@ impl Error {
     pub fn fault(&self) -> Fault {
         match self {
             Error::Storage(_) | Error::Data(_) | Error::Artifact(_) | Error::Metric(_) => Fault::User,
+            // Vectors come from our own encoders and are checked where they are made.
+            Error::Picture(_) => Fault::Ours,
             Error::Encoder(error) => error.fault(),
             Error::Method(error) => error.fault(),
             Error::Predict(error) => error.fault(),

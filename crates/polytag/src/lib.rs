@@ -4,7 +4,8 @@
 //! (`tests/architecture.rs` checks that). A task folder is read and checked by [`data`], cut into
 //! words by [`text`], encoded with an [`encoder`] or turned into sparse vectors by [`sparse`], searched through an [`index`],
 //! kept on disk as an [`artifact`], answered by a [`predict::Predictor`], measured by [`metric`], and
-//! learned by a [`method`], which measures while it trains.
+//! learned by a [`method`], which measures while it trains and draws a
+//! [`picture`] of its course.
 //!
 //! The library is synchronous and quiet: it prints nothing, reads no environment variable and sets
 //! up no thread pool. It reports through [`progress::Progress`] and stops when told to.
@@ -16,6 +17,7 @@ pub mod progress; // how long work is watched and stopped
 pub mod storage; // bytes in and out: decompression, bounded lines, folders written whole
 pub mod data; // task folder in: documents, labels, splits, statistics, importers
 pub mod text; // words out of text
+pub mod picture; // drawings and pages out of vectors and curves
 pub mod encoder; // encoders on hand: known by name, from a folder or from the hub
 pub mod sparse; // vectors out of words
 pub mod index; // the best labels for a vector
