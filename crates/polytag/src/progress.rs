@@ -27,6 +27,13 @@ pub enum Event<'a> {
         /// Its value.
         value: f64,
     },
+    /// Numbers that were measured together: a row of a table that grows.
+    Row {
+        /// What it is a row of: "step 700".
+        title: &'a str,
+        /// Names and values, the same names in every row.
+        values: &'a [(&'a str, f64)],
+    },
     /// Something the user should know, though the work goes on.
     Warned(&'a str),
 }

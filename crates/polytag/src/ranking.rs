@@ -56,6 +56,21 @@ impl Ranking {
         Ok(top.into_ranking())
     }
 
+    /// The same order with other scores: what `score`, which must rise with a score, makes of each. Labels whose
+    /// scores become the same by rounding stay in order.
+    ///
+    /// # Errors
+    /// If a score becomes no finite number.
+    pub fn rescored(mut self, score: impl Fn(f32) -> f32) -> Result<Ranking, NotFinite> {
+        for entry in &mut self.0 {
+            entry.score = score(entry.score);
+            if !entry.score.is_finite() {
+                return Err(NotFinite { label: entry.label, score: entry.score });
+            }
+        }
+        Ok(self)
+    }
+
     /// The entries, best first.
     pub fn entries(&self) -> &[Scored] {
         &self.0
@@ -143,6 +158,15 @@ mod tests {
 
     fn scored(label: u32, score: f32) -> Scored {
         Scored { label: LabelId(label), score }
+    }
+
+    #[test]
+    fn scores_that_become_the_same_stay_in_order() {
+        let scored = |label, score| Scored { label: LabelId(label), score };
+        let ranking = Ranking::new(vec![scored(0, 20.0), scored(1, 30.0)], 2).unwrap();
+        let rescored = ranking.clone().rescored(|score| 1.0 / (1.0 + (-score).exp())).unwrap();
+        assert_eq!(rescored.labels().collect::<Vec<_>>(), [LabelId(1), LabelId(0)]);
+        assert!(ranking.rescored(|_| f32::NAN).is_err());
     }
 
     #[test]

@@ -25,8 +25,7 @@ fn lexical_finds_concepts_it_was_never_shown() {
     let stop = Stop::default();
     let task = Task::open(&dir, &ReadOptions::with_spool(scratch.path())).unwrap();
     let (device, encoders) = (Device::cpu(), EncoderCache::new("encoders"));
-    let context =
-        TrainContext { seed: 0, device: &device, encoders: &encoders, stop: &stop, progress: &Silent };
+    let context = TrainContext::new((&device, &encoders), (&stop, &Silent));
     let config = MethodConfig::named("lexical", &serde_json::json!({})).unwrap();
     let fitted = fit(&task, config, &scratch.path().join("model"), &context).unwrap();
     assert_eq!((fitted.manifest.labels, fitted.manifest.train_documents), (4271, 45_000));

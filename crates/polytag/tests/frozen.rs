@@ -32,8 +32,8 @@ fn fitted(dir: &Path, count: usize, settings: serde_json::Value) -> Result<PathB
     all.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
     let config = MethodConfig::named("frozen", &all)?;
     let (device, encoders) = (Device::cpu(), EncoderCache::new(dir.join("encoders")));
-    let (stop, progress) = (&Stop::default(), &Silent);
-    let context = TrainContext { seed: 0, device: &device, encoders: &encoders, stop, progress };
+    let stop = Stop::default();
+    let context = TrainContext::new((&device, &encoders), (&stop, &Silent));
     let model = dir.join("model");
     fit(&task, config, &model, &context)?;
     Ok(model)

@@ -97,6 +97,11 @@ impl Tensors {
         Ok(Tensors { bytes, path })
     }
 
+    /// Whether there is an array called `name`.
+    pub fn has(&self, name: &str) -> bool {
+        self.view(name).is_ok()
+    }
+
     /// The array of 32-bit floats called `name`.
     pub fn f32(&self, name: &str) -> Result<Vec<f32>, ArtifactError> {
         let values: Vec<f32> = self.array(name, Dtype::F32, f32::from_le_bytes)?;

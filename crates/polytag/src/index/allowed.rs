@@ -48,6 +48,12 @@ impl Allowed {
         there
     }
 
+    /// The labels in the set, by position.
+    pub fn iter(&self) -> impl Iterator<Item = LabelId> + '_ {
+        let all = (0..self.bits.len() * 64).map(LabelId::from_index);
+        all.filter(|&label| self.contains(label))
+    }
+
     /// Whether a label is in the set.
     pub fn contains(&self, label: LabelId) -> bool {
         let (word, bit) = place(label);

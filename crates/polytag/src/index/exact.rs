@@ -74,6 +74,25 @@ impl Exact {
         &self.labels
     }
 
+    /// The vector of a label, if it has one.
+    pub fn vector(&self, label: LabelId) -> Option<Vec<f32>> {
+        let mut vector = Vec::new();
+        self.labels.contains(label).then(|| self.extend_with(label, &mut vector))?;
+        Some(vector)
+    }
+
+    /// Appends the numbers at a label's position.
+    ///
+    /// # Panics
+    /// If there is no such position.
+    pub fn extend_with(&self, label: LabelId, to: &mut Vec<f32>) {
+        let range = label.index() * self.dim..(label.index() + 1) * self.dim;
+        match &self.rows {
+            Rows::F32(numbers) => to.extend_from_slice(&numbers[range]),
+            Rows::F16(numbers) => to.extend(numbers[range].iter().map(|number| number.to_f32())),
+        }
+    }
+
     /// The same index, its work done with other instructions.
     #[cfg(test)]
     pub(super) fn with_instructions(self, instructions: Instructions) -> Exact {

@@ -4,21 +4,48 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Method;
+use super::dual_encoder::{DualEncoder, DualEncoderConfig};
 use super::error::MethodError;
 use super::frozen::{Frozen, FrozenConfig};
+use super::label_attention::{LabelAttention, LabelAttentionConfig};
 use super::lexical::{Lexical, LexicalConfig};
 
 /// The names that [`MethodConfig::named`] knows.
-pub const METHODS: &[&str] = &["auto", "lexical", "frozen"];
+pub const METHODS: &[&str] = &["auto", "lexical", "frozen", "of-de", "dpr", "dexml", "ova", "of-lan", "lan"];
 
-/// The complete settings of a method.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "method", rename_all = "kebab-case")]
+/// The complete settings of a method. A name is a preset: several of one kind differ in settings only.
+#[derive(Clone, Debug, PartialEq)]
 pub enum MethodConfig {
     /// Words of the document against words of the label.
     Lexical(LexicalConfig),
     /// An encoder as it is, document against label.
     Frozen(FrozenConfig),
+    /// A document and a label as vectors, compared, by the name of a preset.
+    DualEncoder(&'static str, DualEncoderConfig),
+    /// Labels that attend to a document, by the name of a preset.
+    LabelAttention(&'static str, LabelAttentionConfig),
+}
+
+/// What kind of model a method's name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Lexical,
+    Frozen,
+    DualEncoder,
+    LabelAttention,
+}
+
+impl Kind {
+    /// The kind of the method called `name`.
+    pub(super) fn named(name: &str) -> Option<Kind> {
+        match name {
+            "lexical" => Some(Kind::Lexical),
+            "frozen" => Some(Kind::Frozen),
+            "of-de" | "dpr" | "dexml" | "ova" => Some(Kind::DualEncoder),
+            "of-lan" | "lan" => Some(Kind::LabelAttention),
+            _ => None,
+        }
+    }
 }
 
 impl MethodConfig {
@@ -27,6 +54,12 @@ impl MethodConfig {
     /// `auto` stands for the best method for the task at hand. So far that is `lexical`, which needs
     /// no encoder and beats one that was never trained for the task.
     pub fn named(name: &str, overrides: &Value) -> Result<MethodConfig, MethodError> {
+        let dual_encoder = |name, preset: DualEncoderConfig| {
+            Ok(MethodConfig::DualEncoder(name, overridden(name, &preset, overrides)?))
+        };
+        let label_attention = |name, preset: LabelAttentionConfig| {
+            Ok(MethodConfig::LabelAttention(name, overridden(name, &preset, overrides)?))
+        };
         match name {
             "auto" | "lexical" => {
                 let preset = LexicalConfig::default();
@@ -36,6 +69,12 @@ impl MethodConfig {
                 let preset = FrozenConfig::default();
                 Ok(MethodConfig::Frozen(overridden("frozen", &preset, overrides)?))
             }
+            "of-de" => dual_encoder("of-de", DualEncoderConfig::of_de()),
+            "dpr" => dual_encoder("dpr", DualEncoderConfig::dpr()),
+            "dexml" => dual_encoder("dexml", DualEncoderConfig::dexml()),
+            "ova" => dual_encoder("ova", DualEncoderConfig::ova()),
+            "of-lan" => label_attention("of-lan", LabelAttentionConfig::of_lan()),
+            "lan" => label_attention("lan", LabelAttentionConfig::lan()),
             _ => Err(MethodError::Unknown { name: name.to_owned() }),
         }
     }
@@ -45,12 +84,28 @@ impl MethodConfig {
         match self {
             MethodConfig::Lexical(_) => "lexical",
             MethodConfig::Frozen(_) => "frozen",
+            MethodConfig::DualEncoder(name, _) | MethodConfig::LabelAttention(name, _) => name,
         }
     }
 
     /// Whether the method runs an encoder.
     pub fn uses_encoder(&self) -> bool {
-        uses_encoder(self.name())
+        !matches!(self, MethodConfig::Lexical(_))
+    }
+
+    /// Whether the method trains an encoder: it takes its time, can go on where it was broken off, and measures
+    /// itself on the dev split.
+    pub fn trains(&self) -> bool {
+        matches!(self, MethodConfig::DualEncoder(..) | MethodConfig::LabelAttention(..))
+    }
+
+    /// Whether the method measures itself on the dev split while it trains.
+    pub fn measures(&self) -> bool {
+        match self {
+            MethodConfig::Lexical(_) | MethodConfig::Frozen(_) => false,
+            MethodConfig::DualEncoder(_, config) => config.training.evaluations > 0,
+            MethodConfig::LabelAttention(_, config) => config.training.evaluations > 0,
+        }
     }
 
     /// The settings alone, as they stand in a manifest.
@@ -58,22 +113,21 @@ impl MethodConfig {
         let value = match self {
             MethodConfig::Lexical(config) => serde_json::to_value(config),
             MethodConfig::Frozen(config) => serde_json::to_value(config),
+            MethodConfig::DualEncoder(_, config) => serde_json::to_value(config),
+            MethodConfig::LabelAttention(_, config) => serde_json::to_value(config),
         };
         value.expect("plain settings always make JSON")
     }
 
     /// The method, its settings checked.
     pub fn method(self) -> Result<Box<dyn Method>, MethodError> {
-        match self {
-            MethodConfig::Lexical(config) => Ok(Box::new(Lexical::try_from(config)?)),
-            MethodConfig::Frozen(config) => Ok(Box::new(Frozen::try_from(config)?)),
-        }
+        Ok(match self {
+            MethodConfig::Lexical(config) => Box::new(Lexical::try_from(config)?),
+            MethodConfig::Frozen(config) => Box::new(Frozen::try_from(config)?),
+            MethodConfig::DualEncoder(name, config) => Box::new(DualEncoder::new(name, config)?),
+            MethodConfig::LabelAttention(name, config) => Box::new(LabelAttention::new(name, config)?),
+        })
     }
-}
-
-/// Whether the method of this name runs an encoder.
-pub(super) fn uses_encoder(name: &str) -> bool {
-    name == "frozen"
 }
 
 /// `preset` with the fields of `overrides` put in their places. A field the preset does not have is
@@ -89,6 +143,11 @@ fn overridden<T: Serialize + for<'de> Deserialize<'de>>(
         return Err(config("settings must be a table of names and values".to_owned()));
     };
     for (name, setting) in fields {
+        if value.get(name).is_none() {
+            let known = value.as_object().map(|known| known.keys().cloned().collect::<Vec<_>>());
+            let known = known.unwrap_or_default().join(", ");
+            return Err(config(format!("unknown field `{name}`; there are: {known}")));
+        }
         value[name] = setting.clone();
         // One at a time, so that a complaint names the setting.
         T::deserialize(&value).map_err(|error| config(format!("{name} = {setting}: {error}")))?;
@@ -106,6 +165,20 @@ mod tests {
         let named = MethodConfig::named("lexical", &json!({"title_weight": 3.0})).unwrap();
         let MethodConfig::Lexical(config) = named else { panic!("{named:?}") };
         assert_eq!(config, LexicalConfig { title_weight: 3.0, ..LexicalConfig::default() });
+        let named = MethodConfig::named("dpr", &json!({"epochs": 3, "pooling": "cls"})).unwrap();
+        let MethodConfig::DualEncoder("dpr", config) = named else { panic!("{named:?}") };
+        assert_eq!(config.training.epochs, 3);
+    }
+
+    #[test]
+    fn every_name_makes_a_method_and_its_settings_come_back() {
+        for name in METHODS.iter().filter(|name| **name != "auto") {
+            let config = MethodConfig::named(name, &json!({})).unwrap();
+            assert_eq!(config.name(), *name);
+            assert!(Kind::named(name).is_some());
+            assert_eq!(MethodConfig::named(name, &config.to_value()).unwrap(), config);
+            assert!(config.method().is_ok(), "{name}");
+        }
     }
 
     #[test]
@@ -114,5 +187,9 @@ mod tests {
         assert!(error.contains("lexical"), "{error}");
         let error = MethodConfig::named("lexical", &json!({"titel": 3.0})).unwrap_err().to_string();
         assert!(error.contains("titel") && error.contains("title_weight"), "{error}");
+        let error = MethodConfig::named("of-lan", &json!({"epoch": 3})).unwrap_err().to_string();
+        assert!(error.contains("epochs") && error.contains("candidates"), "{error}");
+        let error = MethodConfig::named("of-lan", &json!({"unseen": "hidden"})).unwrap_err().to_string();
+        assert!(error.contains("masked"), "{error}");
     }
 }

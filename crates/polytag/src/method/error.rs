@@ -4,6 +4,7 @@ use crate::Fault;
 use crate::data::DataError;
 use crate::encoder::EncoderError;
 use crate::index::IndexError;
+use crate::picture::PictureError;
 use crate::predict::{PredictError, engine_fault};
 use crate::sparse::TfidfError;
 use crate::text::AnalyzerError;
@@ -46,6 +47,18 @@ pub enum MethodError {
     /// The index of label vectors.
     #[error(transparent)]
     Index(#[from] IndexError),
+    /// The picture of the labels.
+    #[error(transparent)]
+    Picture(#[from] PictureError),
+    /// There is nothing to learn from.
+    #[error(
+        "{method}: no training document carries a label, so there is nothing to learn from; `lexical` and \
+             `frozen` need no pairs"
+    )]
+    NoPairs {
+        /// The method.
+        method: &'static str,
+    },
     /// The work was asked to stop.
     #[error("stopped before the end")]
     Stopped,
@@ -58,7 +71,7 @@ impl MethodError {
             MethodError::Predict(error) => error.fault(),
             MethodError::Encoder(error) => error.fault(),
             MethodError::Engine(error) => engine_fault(error),
-            MethodError::Index(_) => Fault::Ours,
+            MethodError::Index(_) | MethodError::Picture(_) => Fault::Ours,
             _ => Fault::User,
         }
     }

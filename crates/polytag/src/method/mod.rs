@@ -5,16 +5,27 @@
 //! task and writes the model folder; [`load`] reads one back, with the labels added since.
 
 mod error; // why a method could not be fitted
+mod label_text; // what of a label an encoder reads
+mod words; // from pieces of words to words, for explanations
 mod lexical; // words of the document against words of the label
 mod frozen; // an encoder as it is, document against label
+mod training; // an encoder trained on documents and their labels: what such methods share
+mod dual_encoder; // a document and a label as vectors, compared
+mod label_attention; // labels that attend to a document
 mod config; // methods by name
 mod run; // from a task to a model folder and back
 
 pub use config::{METHODS, MethodConfig};
+pub use dual_encoder::{DualEncoder, DualEncoderConfig, DualEncoderModel, Pooling};
 pub use error::MethodError;
-pub use frozen::{Frozen, FrozenConfig, FrozenModel, LabelText};
+pub use frozen::{Frozen, FrozenConfig, FrozenModel};
+pub use label_attention::{LabelAttention, LabelAttentionConfig, LabelAttentionModel};
+pub use label_text::LabelText;
 pub use lexical::{Lexical, LexicalConfig, LexicalModel};
 pub use run::{Fitted, change_labels, fit, load, load_labels, uses_encoder};
+pub use training::{LabelTower, Loss, TrainingConfig, Unseen};
+
+use std::path::Path;
 
 use polytag_nn::device::Device;
 
@@ -24,6 +35,7 @@ use crate::predict::Predictor;
 use crate::progress::{Progress, Stop};
 
 /// What a method may use besides the documents.
+#[derive(Clone, Copy)]
 pub struct TrainContext<'a> {
     /// What makes one run differ from another.
     pub seed: u64,
@@ -35,6 +47,20 @@ pub struct TrainContext<'a> {
     pub stop: &'a Stop,
     /// Where to report.
     pub progress: &'a dyn Progress,
+    /// Documents to measure on while training; [`fit`] takes the dev split.
+    pub dev: Option<&'a dyn Dataset>,
+    /// Where a training is kept while it runs, to go on from if it is broken off.
+    pub folder: Option<&'a Path>,
+}
+
+impl<'a> TrainContext<'a> {
+    /// A context without dev documents and without a folder.
+    pub fn new(
+        (device, encoders): (&'a Device, &'a EncoderCache),
+        (stop, progress): (&'a Stop, &'a dyn Progress),
+    ) -> TrainContext<'a> {
+        TrainContext { seed: 0, device, encoders, stop, progress, dev: None, folder: None }
+    }
 }
 
 /// A way to learn to tag.
@@ -63,8 +89,8 @@ pub struct TrainContext<'a> {
 /// # let dataset = Tiny(space);
 /// let method = Lexical::try_from(LexicalConfig::default())?;
 /// let (device, encoders) = (Device::cpu(), EncoderCache::new("encoders"));
-/// let (stop, progress) = (&Stop::default(), &Silent);
-/// let context = TrainContext { seed: 0, device: &device, encoders: &encoders, stop, progress };
+/// let stop = Stop::default();
+/// let context = TrainContext::new((&device, &encoders), (&stop, &Silent));
 /// let predictor = method.train(&dataset, &context)?;
 /// assert_eq!(predictor.label_space().len(), 1);
 /// # Ok::<(), polytag::method::MethodError>(())

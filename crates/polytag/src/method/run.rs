@@ -5,8 +5,10 @@ use std::path::Path;
 use polytag_nn::device::Device;
 
 use super::TrainContext;
-use super::config::{self, MethodConfig};
+use super::config::{Kind, MethodConfig};
+use super::dual_encoder::DualEncoderModel;
 use super::frozen::FrozenModel;
+use super::label_attention::LabelAttentionModel;
 use super::lexical::LexicalModel;
 use crate::Error;
 use crate::artifact::{ArtifactError, LabelLog, MANIFEST, Manifest, ModelFolder, ModelWriter, Provenance};
@@ -32,7 +34,8 @@ pub fn fit(
 ) -> Result<Fitted, Error> {
     let name = config.name();
     let train = task.file(Split::Train)?;
-    let sources = task.labels_file()?.into_iter().chain(train.clone()).collect();
+    let dev = if config.measures() { task.file(Split::Dev)? } else { None };
+    let sources = task.labels_file()?.into_iter().chain(train.clone()).chain(dev.clone()).collect();
     let provenance = Provenance { config: config.to_value(), seed: context.seed, sources };
     // The target is checked before the work, not after it.
     let mut writer = ModelWriter::create(target, name, &provenance, &[task.dir()])?;
@@ -40,7 +43,13 @@ pub fn fit(
         Some(_) => Box::new(task.dataset(Split::Train, context.progress, context.stop)?),
         None => Box::new(LabelsOnly::new(task.labels().clone())),
     };
-    let predictor = config.method()?.train(dataset.as_ref(), context)?;
+    let dev = match dev {
+        Some(_) if context.dev.is_none() => Some(task.dataset(Split::Dev, context.progress, context.stop)?),
+        _ => None,
+    };
+    let dev = dev.as_ref().map(|dev| -> &dyn Dataset { dev });
+    let context = TrainContext { dev: context.dev.or(dev), ..*context };
+    let predictor = config.method()?.train(dataset.as_ref(), &context)?;
     writer.labels(predictor.label_space())?;
     predictor.save(&mut writer)?;
     let manifest = writer.finish()?;
@@ -57,7 +66,8 @@ pub fn load(dir: &Path, device: &Device) -> Result<Box<dyn Predictor>, Error> {
 
 /// Whether the model in the folder `dir` runs an encoder.
 pub fn uses_encoder(dir: &Path) -> Result<bool, Error> {
-    Ok(config::uses_encoder(&ModelFolder::open(dir)?.manifest().method))
+    let folder = ModelFolder::open(dir)?;
+    Ok(kind(&folder)? != Kind::Lexical)
 }
 
 /// The labels of the model folder `dir`, with the changes since it was fitted, without the model.
@@ -87,12 +97,21 @@ pub fn change_labels(
 
 fn load_fitted(dir: &Path, device: &Device) -> Result<Box<dyn Predictor>, Error> {
     let folder = ModelFolder::open(dir)?;
-    let method = folder.manifest().method.clone();
-    match method.as_str() {
-        "lexical" => Ok(Box::new(LexicalModel::load(&folder)?)),
-        "frozen" => Ok(Box::new(FrozenModel::load(&folder, device)?)),
-        _ => Err(ArtifactError::UnknownMethod { path: dir.join(MANIFEST), method }.into()),
-    }
+    Ok(match kind(&folder)? {
+        Kind::Lexical => Box::new(LexicalModel::load(&folder)?),
+        Kind::Frozen => Box::new(FrozenModel::load(&folder, device)?),
+        Kind::DualEncoder => Box::new(DualEncoderModel::load(&folder, device)?),
+        Kind::LabelAttention => Box::new(LabelAttentionModel::load(&folder, device)?),
+    })
+}
+
+/// What kind of model is in a folder.
+fn kind(folder: &ModelFolder) -> Result<Kind, ArtifactError> {
+    let method = &folder.manifest().method;
+    Kind::named(method).ok_or_else(|| {
+        let path = folder.dir().join(MANIFEST);
+        ArtifactError::UnknownMethod { path, method: method.clone() }
+    })
 }
 
 fn replay(dir: &Path, predictor: &mut dyn Predictor, changes: &[LabelChange]) -> Result<(), Error> {

@@ -21,6 +21,9 @@ pub struct Reason {
     pub field: Field,
     /// How much of the score is due to them.
     pub weight: f32,
+    /// How much of its attention the label gives them, where labels attend.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attention: Option<f32>,
 }
 
 /// Why a label fits a passage.
@@ -30,6 +33,7 @@ pub struct Explanation {
     pub score: f32,
     /// The name or description of the label that fits best, if any does.
     pub matched: Option<String>,
-    /// What speaks for it, the most important first. The weights add up to the score.
+    /// What speaks for it, the most important first. The weights add up to the score; where the score is a
+    /// probability, to its log-odds.
     pub reasons: Vec<Reason>,
 }

@@ -38,6 +38,12 @@ pub enum PredictError {
     /// The encoder.
     #[error(transparent)]
     Engine(#[from] polytag_nn::Error),
+    /// Labels have vectors from training only.
+    #[error(
+        "this model learned a vector for each label, so that only training gives a label one; fit `of-de` or \
+             `of-lan` to add and rename labels at any time"
+    )]
+    OnlyTrained,
 }
 
 impl PredictError {
@@ -45,7 +51,7 @@ impl PredictError {
     pub fn fault(&self) -> Fault {
         match self {
             PredictError::NotFinite(_) => Fault::Ours,
-            PredictError::Space(_) => Fault::User,
+            PredictError::Space(_) | PredictError::OnlyTrained => Fault::User,
             PredictError::Index(_) => Fault::Ours,
             PredictError::Engine(error) => engine_fault(error),
         }

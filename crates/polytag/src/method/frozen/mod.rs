@@ -11,38 +11,12 @@ pub use model::FrozenModel;
 use serde::{Deserialize, Serialize};
 
 use super::error::MethodError;
+use super::label_text::LabelText;
 use super::{Method, TrainContext};
-use crate::data::{Dataset, Label};
+use crate::data::Dataset;
 use crate::index::Precision;
 use crate::predict::Predictor;
 use polytag_nn::sentence::{Overrides, SentenceEncoder};
-
-/// What of a label is made into its vector.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LabelText {
-    /// Its name.
-    Name,
-    /// Its name and its aliases.
-    Names,
-    /// Its name, its aliases and its description.
-    #[default]
-    Full,
-}
-
-impl LabelText {
-    /// The title and the text that stand for a label.
-    fn of(self, label: &Label) -> (String, String) {
-        let mut text = Vec::new();
-        if self != LabelText::Name {
-            text.extend(label.aliases.iter().cloned());
-        }
-        if self == LabelText::Full {
-            text.extend(label.description.clone());
-        }
-        (label.name.clone(), text.join("; "))
-    }
-}
 
 /// Settings of `frozen`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -105,18 +79,6 @@ impl Method for Frozen {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_label_is_as_much_text_as_asked_for() {
-        let label = Label {
-            aliases: vec!["duty".into(), "levy".into()],
-            description: Some("What goods pay.".into()),
-            ..Label::new("1", "tariff")
-        };
-        assert_eq!(LabelText::Name.of(&label), ("tariff".into(), String::new()));
-        assert_eq!(LabelText::Names.of(&label).1, "duty; levy");
-        assert_eq!(LabelText::Full.of(&label).1, "duty; levy; What goods pay.");
-    }
 
     #[test]
     fn senseless_settings_are_refused() {

@@ -6,12 +6,14 @@ use polytag_nn::tokenizer::Text;
 
 use super::FrozenConfig;
 use crate::artifact::{ArtifactError, MANIFEST, ModelFolder, ModelWriter, TensorsBuilder};
-use crate::data::{Label, LabelChange, LabelSpace, Passage};
+use crate::data::{LabelChange, LabelSpace, Passage};
 use crate::ids::LabelId;
 use crate::index::{Allowed, Exact, LabelIndex};
 use crate::method::TrainContext;
 use crate::method::error::MethodError;
-use crate::predict::{Ask, Explanation, Field, PredictError, Predictor, Reason};
+use crate::method::label_text::text_of;
+use crate::method::words::{Piece, reasons};
+use crate::predict::{Ask, Explanation, PredictError, Predictor};
 use crate::progress::Stage;
 use crate::ranking::Ranking;
 
@@ -79,24 +81,17 @@ impl FrozenModel {
     }
 
     /// The vectors of labels, end to end.
-    fn encode_labels<'a>(&self, labels: impl Iterator<Item = &'a Label>) -> Result<Vec<f32>, PredictError> {
-        let texts: Vec<(String, String)> = labels.map(|label| self.config.label_text.of(label)).collect();
-        let texts: Vec<Text<'_>> =
-            texts.iter().map(|(title, text)| Text { title: Some(title), text }).collect();
-        Ok(self.encoder.encode(&texts)?)
+    fn encode_labels(&self, space: &LabelSpace, labels: &[LabelId]) -> Result<Vec<f32>, PredictError> {
+        Ok(self.config.label_text.with_texts(space, labels, |texts| self.encoder.encode(texts))?)
     }
 
     fn index_labels(&mut self, labels: &[LabelId]) -> Result<(), PredictError> {
-        let vectors = self.encode_labels(labels.iter().map(|&id| self.space.label(id)))?;
+        let vectors = self.encode_labels(&self.space, labels)?;
         for (&label, vector) in labels.iter().zip(vectors.chunks_exact(self.encoder.dimension())) {
             self.index.set(label, vector)?;
         }
         Ok(())
     }
-}
-
-fn text_of<'a>(passage: &Passage<'a>) -> Text<'a> {
-    Text { title: passage.title, text: passage.text }
 }
 
 impl Predictor for FrozenModel {
@@ -113,53 +108,23 @@ impl Predictor for FrozenModel {
     fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
         let (space, changed) = self.space.changed(changes).map_err(|(_, error)| error)?;
         // Encoded first: after an error nothing has changed.
-        let vectors = self.encode_labels(changed.written.iter().map(|&label| space.label(label)))?;
+        let written = self.config.label_text.rewritten(&space, &changed);
+        let vectors = self.encode_labels(&space, &written)?;
         self.space = space;
         changed.removed.into_iter().for_each(|label| self.index.remove(label));
-        for (label, vector) in changed.written.into_iter().zip(vectors.chunks_exact(self.encoder.dimension())) {
+        for (label, vector) in written.into_iter().zip(vectors.chunks_exact(self.encoder.dimension())) {
             self.index.set(label, vector)?;
         }
         Ok(())
     }
 
     fn explain(&self, passage: Passage<'_>, label: LabelId) -> Result<Explanation, PredictError> {
+        let vector = self.encode_labels(&self.space, &[label])?;
         let label = self.space.label(label);
-        let vector = self.encode_labels([label].into_iter())?;
-        let text = text_of(&passage);
-        let shares = self.encoder.shares(text, &vector)?;
-        let title = passage.title.filter(|title| !title.is_empty()).unwrap_or_default();
-        let joined =
-            if title.is_empty() { passage.text.to_owned() } else { format!("{title}\n{}", passage.text) };
-        let mut reasons: Vec<Reason> = Vec::new();
-        let (mut score, mut rest, mut last) = (0.0, 0.0, 0);
-        for (range, share) in shares {
-            score += share;
-            if range.is_empty() {
-                rest += share;
-                continue;
-            }
-            let piece = joined.get(range.clone()).unwrap_or_default();
-            // Pieces that touch are parts of a word.
-            match reasons.last_mut().filter(|_| range.start == last && last > 0) {
-                Some(word) => {
-                    word.words.push_str(piece);
-                    word.weight += share;
-                }
-                None => {
-                    let field = if range.end <= title.len() { Field::Title } else { Field::Text };
-                    reasons.push(Reason { words: piece.to_owned(), field, weight: share });
-                }
-            }
-            last = range.end;
-        }
-        reasons.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| a.words.cmp(&b.words)));
-        if rest != 0.0 {
-            reasons.push(Reason {
-                words: "(the text as a whole)".to_owned(),
-                field: Field::Text,
-                weight: rest,
-            });
-        }
+        let shares = self.encoder.shares(text_of(&passage), &vector)?;
+        let score = shares.iter().map(|(_, share)| share).sum();
+        let pieces = shares.into_iter().map(|(range, weight)| Piece { range, weight, attention: None });
+        let reasons = reasons(&passage, pieces);
         Ok(Explanation { score, matched: Some(label.name.clone()), reasons })
     }
 

@@ -251,7 +251,7 @@ impl Predictor for LexicalModel {
             .map(|(term, field, weight)| {
                 let words = sources.get(&(term, field)).cloned();
                 let words = words.unwrap_or_else(|| self.terms.vocabulary.term(term).to_owned());
-                Reason { words, field, weight }
+                Reason { words, field, weight, attention: None }
             })
             .collect();
         reasons.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| a.words.cmp(&b.words)));

@@ -1,0 +1,139 @@
+//! The model: an encoder of documents, and the vectors of all labels in an index.
+
+use polytag_nn::device::Device;
+use polytag_nn::tokenizer::Text;
+
+use super::DualEncoderConfig;
+use crate::artifact::{ArtifactError, MANIFEST, ModelFolder, ModelWriter, TensorsBuilder};
+use crate::data::{LabelChange, LabelSpace, Passage};
+use crate::ids::LabelId;
+use crate::index::{Exact, LabelIndex};
+use crate::method::error::MethodError;
+use crate::method::label_text::text_of;
+use crate::method::training::{Core, LabelTower, Trained, VECTORS, labels_with_vectors, read_vectors};
+use crate::method::words::{Piece, reasons};
+use crate::predict::{Ask, Explanation, PredictError, Predictor};
+use crate::ranking::Ranking;
+
+/// What the vectors are called in their file.
+const NAME: &str = "label_vectors";
+
+/// A trained dual encoder.
+pub struct DualEncoderModel {
+    config: DualEncoderConfig,
+    core: Core,
+    space: LabelSpace,
+    index: Exact,
+}
+
+impl DualEncoderModel {
+    pub(super) fn new(
+        method: &'static str,
+        config: DualEncoderConfig,
+        space: LabelSpace,
+        trained: Trained,
+    ) -> Result<DualEncoderModel, MethodError> {
+        let dimension = trained.encoder.dimension();
+        let mut index = Exact::new(index_dimension(&config, dimension), config.training.precision)?;
+        index.reserve(space.positions())?;
+        let vectors = trained.vectors.outputs.chunks_exact(dimension);
+        for ((&label, vector), &bias) in trained.order.iter().zip(vectors).zip(&trained.biases) {
+            index.set(label, &with_bias(&config, vector, bias))?;
+        }
+        let core = trained.into_core(method, &config.training, &space)?;
+        Ok(DualEncoderModel { config, core, space, index })
+    }
+
+    /// Reads a model that [`save`](Predictor::save) wrote, its encoders onto `device`.
+    pub fn load(folder: &ModelFolder, device: &Device) -> Result<DualEncoderModel, crate::Error> {
+        let config: DualEncoderConfig = serde_json::from_value(folder.manifest().config.clone())
+            .map_err(|error| folder.damaged(MANIFEST, error))?;
+        let core = Core::load(folder, device, (&config.training, config.labels, false))?;
+        let space = folder.labels()?;
+        let labels = labels_with_vectors(&space, config.labels, config.training.unseen);
+        let dimension = index_dimension(&config, core.encoder.dimension());
+        let index = read_vectors(folder, (VECTORS, NAME), dimension, (&space, &labels))?;
+        Ok(DualEncoderModel { config, core, space, index })
+    }
+
+    /// The vectors of texts, end to end, as the index takes them.
+    fn encode(&self, texts: &[Text<'_>]) -> Result<Vec<f32>, PredictError> {
+        let vectors = self.core.encoder.encode(texts)?;
+        if self.config.labels != LabelTower::Free {
+            return Ok(vectors);
+        }
+        let dimension = self.core.encoder.dimension();
+        Ok(vectors.chunks_exact(dimension).flat_map(|vector| [vector, &[1.0]].concat()).collect())
+    }
+
+    /// The vector of a label, if it has one, and its own bias.
+    fn vector(&self, label: LabelId) -> Option<(Vec<f32>, f32)> {
+        let mut vector = self.index.vector(label)?;
+        let bias = match self.config.labels {
+            LabelTower::Free => vector.pop().unwrap_or_default(),
+            _ => 0.0,
+        };
+        Some((vector, bias))
+    }
+}
+
+/// How many numbers a vector of the index has: a label's own bias is one more.
+fn index_dimension(config: &DualEncoderConfig, dimension: usize) -> usize {
+    dimension + usize::from(config.labels == LabelTower::Free)
+}
+
+fn with_bias(config: &DualEncoderConfig, vector: &[f32], bias: f32) -> Vec<f32> {
+    match config.labels {
+        LabelTower::Free => [vector, &[bias]].concat(),
+        _ => vector.to_vec(),
+    }
+}
+
+impl Predictor for DualEncoderModel {
+    fn label_space(&self) -> &LabelSpace {
+        &self.space
+    }
+
+    fn predict(&self, passages: &[Passage<'_>], ask: &Ask<'_>) -> Result<Vec<Ranking>, PredictError> {
+        let texts: Vec<Text<'_>> = passages.iter().map(text_of).collect();
+        let rankings = self.index.search(&self.encode(&texts)?, ask.k, ask.allowed)?;
+        let score = |comparison| self.core.scoring.score(comparison);
+        rankings.into_iter().map(|ranking| Ok(ranking.rescored(score)?)).collect()
+    }
+
+    fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
+        let (space, changed) = self.space.changed(changes).map_err(|(_, error)| error)?;
+        let has_vector = |label| self.index.labels().contains(label);
+        let written = self.core.maker.rewritten(&space, &changed, has_vector)?;
+        if !written.is_empty() {
+            // Made first: after an error nothing has changed.
+            let vectors = self.core.maker.make(&self.core.encoder, &space, &written)?;
+            for (&label, vector) in written.iter().zip(vectors.outputs.chunks_exact(self.index.dim())) {
+                self.index.set(label, vector)?;
+            }
+        }
+        changed.removed.into_iter().for_each(|label| self.index.remove(label));
+        self.space = space;
+        Ok(())
+    }
+
+    fn explain(&self, passage: Passage<'_>, label: LabelId) -> Result<Explanation, PredictError> {
+        let Some((vector, own_bias)) = self.vector(label) else {
+            return Ok(Explanation { score: 0.0, matched: None, reasons: Vec::new() });
+        };
+        let (scale, bias) = self.core.scoring.shares();
+        let shares = self.core.encoder.shares(text_of(&passage), &vector)?;
+        let comparison = shares.iter().map(|(_, share)| share).sum::<f32>() + own_bias;
+        let pieces = shares.into_iter().map(|(range, share)| (range, share * scale));
+        let pieces = pieces.chain([(0..0, own_bias * scale + bias)]);
+        let pieces = pieces.map(|(range, weight)| Piece { range, weight, attention: None });
+        let matched = Some(self.space.label(label).name.clone());
+        let score = self.core.scoring.score(comparison);
+        Ok(Explanation { score, matched, reasons: reasons(&passage, pieces) })
+    }
+
+    fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
+        self.core.save(model)?;
+        model.tensors(VECTORS, &TensorsBuilder::default().rows(NAME, self.index.dim(), self.index.rows()))
+    }
+}

@@ -1,0 +1,242 @@
+//! From a plan to what was learned.
+
+use polytag_nn::device::Device;
+use polytag_nn::op::{ChunkMemory, Pooling};
+use polytag_nn::parameters::ParametersBuilder;
+use polytag_nn::sentence::{Overrides, SentenceEncoder};
+use polytag_nn::train::{Ended, Point, Trainer, Watch};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::config::TrainingConfig;
+use super::course::Course;
+use super::head::Head;
+use super::label_maker::{LabelMaker, LabelVectors};
+use super::label_rows::LabelRows;
+use super::label_side::LabelSide;
+use super::objective::{LabelTexts, Orders, Pairs};
+use super::texts::{Documents, Reading};
+use super::told::Told;
+use crate::data::Dataset;
+use crate::ids::LabelId;
+use crate::method::TrainContext;
+use crate::method::error::MethodError;
+use crate::progress::{Event, Stage};
+
+/// Where the vectors of labels come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LabelTower {
+    /// An encoder that stays as it is (OF-DE, OF-LAN).
+    Frozen,
+    /// An encoder of their own that is trained (DPR).
+    Separate,
+    /// The encoder of documents (DEXML).
+    Shared,
+    /// Numbers of each label's own (OVA, LAN).
+    Free,
+}
+
+/// How documents and labels meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::method) enum HeadKind {
+    /// A vector a document.
+    Pooled,
+    /// Labels attend to the tokens of a document.
+    Attended,
+}
+
+/// What is to be trained.
+pub(in crate::method) struct Plan<'a> {
+    pub(in crate::method) method: &'static str,
+    pub(in crate::method) config: &'a TrainingConfig,
+    pub(in crate::method) head: HeadKind,
+    pub(in crate::method) tower: LabelTower,
+    /// The encoder of labels, if it is to be another one.
+    pub(in crate::method) label_encoder: Option<&'a str>,
+    /// How tokens become a vector, if otherwise than the encoder's folder says.
+    pub(in crate::method) pooling: Option<Pooling>,
+    /// Whether embeddings that stay as they are go through a learned matrix.
+    pub(in crate::method) projects: bool,
+}
+
+/// What was learned.
+pub(in crate::method) struct Trained {
+    /// The encoder of documents.
+    pub(in crate::method) encoder: SentenceEncoder,
+    /// Makes the vectors of labels.
+    pub(in crate::method) labels: LabelMaker,
+    /// The vectors of the labels that have one, in the order of `order`.
+    pub(in crate::method) vectors: LabelVectors,
+    /// Whose they are.
+    pub(in crate::method) order: Vec<LabelId>,
+    /// What a comparison is multiplied by.
+    pub(in crate::method) scale: f32,
+    /// What is added then, for each of `order`.
+    pub(in crate::method) biases: Vec<f32>,
+    /// The course of the training.
+    pub(in crate::method) points: Vec<Point>,
+}
+
+/// Trains what the plan says.
+pub(in crate::method) fn train(
+    plan: &Plan<'_>,
+    dataset: &dyn Dataset,
+    context: &TrainContext<'_>,
+) -> Result<Trained, MethodError> {
+    let config = plan.config;
+    let space = dataset.label_space();
+    let rows = LabelRows::new(space);
+    if rows.seen() == 0 {
+        return Err(MethodError::NoPairs { method: plan.method });
+    }
+    let base = plan.load(&config.encoder, config.max_tokens, context)?;
+    let reading =
+        Reading { tokenizer: base.tokenizer(), max_tokens: base.settings().max_tokens, stop: context.stop };
+    let (documents, course) = read(config, reading, dataset, context)?;
+    if documents.len() == 0 {
+        return Err(MethodError::NoPairs { method: plan.method });
+    }
+    let label_texts = match plan.tower {
+        LabelTower::Free => None,
+        _ if config.auxiliary == 0.0 => None,
+        _ => Some(LabelTexts::read(config, reading, space, &rows)?),
+    };
+    if let Some(twins) = label_texts.as_ref().and_then(|texts| texts.twins(space, &rows)) {
+        context.progress.report(Event::Warned(&twins));
+    }
+    let mut builder = ParametersBuilder::default();
+    let mut encoder = base.encoder().copy(base.parameters(), &mut builder)?;
+    if let Some(rate) = config.dropout {
+        encoder.set_dropout(rate)?;
+    }
+    let side = LabelSide::begin(plan, (&base, &encoder), (space, &rows), &mut builder, context)?;
+    let head = match plan.head {
+        HeadKind::Pooled => {
+            let dropout = encoder.config().hidden_dropout;
+            Head::Pooled { pooling: base.settings().pooling, dropout }
+        }
+        HeadKind::Attended => Head::Attended(ChunkMemory::new(config.chunk_mib << 20)),
+    };
+    let mut parameters = builder.build(context.device)?;
+    let loop_config = config.loop_config(documents.len(), context.seed, course.is_some());
+    let about = plan.fingerprint((&documents, course.as_ref()), label_texts.as_ref(), side.embeddings());
+    let mut trainer =
+        Trainer::new(loop_config.clone(), config.groups(encoder.config().hidden), &mut parameters, &about)?;
+    let labels = label_texts.as_ref().map_or(0, |labels| labels.texts.len());
+    let mut pairs = Pairs {
+        config,
+        encoder: &encoder,
+        head: &head,
+        tower: &side.tower,
+        rows: &rows,
+        orders: Orders::new(documents.len(), labels, context.seed),
+        documents,
+        label_texts,
+        course,
+        prepared: None,
+        device: context.device.clone(),
+    };
+    let mut told = Told::begin(context.progress, &head, &loop_config);
+    let ended = trainer.run(
+        &mut parameters,
+        &mut pairs,
+        &mut Watch {
+            stop: &|| context.stop.is_asked(),
+            note: &mut |point| told.point(point),
+            folder: context.folder,
+        },
+    )?;
+    let points = told.end();
+    if ended == Ended::Stopped {
+        return Err(MethodError::Stopped);
+    }
+    if matches!(context.device, Device::Cuda(_)) {
+        let gib = context.device.peak_memory().0 as f64 / f64::from(1 << 30);
+        context.progress.report(Event::Measured { name: "peak memory of the GPU, GiB:", value: gib });
+    }
+    drop(pairs);
+    side.finish(base, encoder, &parameters, (space, &rows)).map(|side| Trained {
+        encoder: side.documents,
+        labels: side.maker,
+        vectors: side.vectors,
+        order: side.order,
+        scale: side.scale,
+        biases: side.biases,
+        points,
+    })
+}
+
+impl Plan<'_> {
+    /// A checksum of all that a training is a function of besides the weights that it begins with: settings,
+    /// documents of both splits, label texts, and the embeddings that stay as they are.
+    fn fingerprint(
+        &self,
+        (documents, course): (&Documents, Option<&Course>),
+        label_texts: Option<&LabelTexts>,
+        embeddings: &[f32],
+    ) -> String {
+        let mut hash = Sha256::new();
+        let towers = (self.tower, self.projects, self.label_encoder, &self.config);
+        hash.update(serde_json::to_string(&towers).expect("settings are plain"));
+        hash.update(format!("{:?} {:?}", self.head, self.pooling));
+        add_documents(&mut hash, documents);
+        if let Some(course) = course {
+            add_documents(&mut hash, course.documents());
+        }
+        for text in label_texts.iter().flat_map(|labels| labels.texts.iter()) {
+            text.iter().for_each(|id| hash.update(id.to_le_bytes()));
+            hash.update(u32::MAX.to_le_bytes());
+        }
+        embeddings.iter().for_each(|number| hash.update(number.to_le_bytes()));
+        crate::storage::hex(&hash.finalize())
+    }
+
+    /// Loads an encoder as it is, onto the CPU: its weights are copied from there.
+    fn load(
+        &self,
+        name: &str,
+        max_tokens: usize,
+        context: &TrainContext<'_>,
+    ) -> Result<SentenceEncoder, MethodError> {
+        let folder = context.encoders.locate(name)?;
+        let as_it_is = Overrides {
+            pooling: self.pooling,
+            // A classifier's products are of vectors as they are; all others are cosines.
+            normalise: Some(self.tower != LabelTower::Free),
+            ..Overrides::default()
+        };
+        let encoder = SentenceEncoder::load(&folder, &Device::cpu(), &as_it_is)?;
+        let longest = encoder.encoder().config().longest();
+        Ok(encoder.cut_to(max_tokens.min(longest))?)
+    }
+}
+
+/// Adds texts and labels to a checksum, each list with an end.
+fn add_documents(hash: &mut Sha256, documents: &Documents) {
+    let mut add = |number: u32| hash.update(number.to_le_bytes());
+    for document in 0..documents.len() {
+        documents.texts.get(document).iter().for_each(|&id| add(id));
+        add(u32::MAX);
+        documents.labels(document).iter().for_each(|label| add(label.0));
+        add(u32::MAX);
+    }
+}
+
+/// The documents of the train split, and of the dev split what is measured on it.
+fn read(
+    config: &TrainingConfig,
+    reading: Reading<'_>,
+    dataset: &dyn Dataset,
+    context: &TrainContext<'_>,
+) -> Result<(Documents, Option<Course>), MethodError> {
+    let stage = |name| Stage::start(context.progress, name, None);
+    let labelled = stage("tokenising documents");
+    let documents = Documents::read(dataset, reading, labelled, |document| document.labels.is_some())?;
+    let Some(dev) = context.dev.filter(|_| config.evaluations > 0) else { return Ok((documents, None)) };
+    let labelled = stage("tokenising dev documents");
+    let dev = Documents::read(dev, reading, labelled, |document| !document.gold().is_empty())?;
+    let space = dataset.label_space();
+    let course = (dev.len() > 0).then(|| Course::new(dev, space, config.zero_shot_share));
+    Ok((documents, course))
+}

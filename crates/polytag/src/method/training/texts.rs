@@ -1,0 +1,112 @@
+//! Documents as token ids, with their labels.
+
+use polytag_nn::tokenizer::{Text, Tokenizer};
+use rayon::prelude::*;
+
+use crate::data::{DataError, Dataset, Document};
+use crate::ids::{DocId, LabelId};
+use crate::method::error::MethodError;
+use crate::progress::{Stage, Stop};
+
+/// Documents read and made into tokens between two looks at whether to stop.
+const CHUNK: usize = 2048;
+
+/// Texts as token ids, end to end: four bytes a token.
+#[derive(Debug, Default)]
+pub(in crate::method) struct Texts {
+    ids: Vec<u32>,
+    ends: Vec<usize>,
+}
+
+impl Texts {
+    /// Adds texts.
+    pub(super) fn extend(&mut self, texts: impl IntoIterator<Item = Vec<u32>>) {
+        for text in texts {
+            self.ids.extend_from_slice(&text);
+            self.ends.push(self.ids.len());
+        }
+    }
+
+    /// How many texts.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The tokens of a text.
+    pub(super) fn get(&self, text: usize) -> &[u32] {
+        let start = text.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.ids[start..self.ends[text]]
+    }
+
+    /// All texts.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u32]> {
+        (0..self.len()).map(|text| self.get(text))
+    }
+}
+
+/// Documents and the labels they carry.
+#[derive(Debug, Default)]
+pub(in crate::method) struct Documents {
+    pub(super) texts: Texts,
+    /// Each document's place in its split.
+    pub(super) numbers: Vec<u64>,
+    labels: Vec<LabelId>,
+    label_ends: Vec<usize>,
+}
+
+/// How documents become tokens.
+#[derive(Clone, Copy)]
+pub(super) struct Reading<'a> {
+    pub(super) tokenizer: &'a Tokenizer,
+    pub(super) max_tokens: usize,
+    pub(super) stop: &'a Stop,
+}
+
+impl Documents {
+    /// Reads the documents of `dataset` that `keep` wants.
+    pub(super) fn read(
+        dataset: &dyn Dataset,
+        reading: Reading<'_>,
+        stage: Stage<'_>,
+        keep: impl Fn(&Document) -> bool,
+    ) -> Result<Documents, MethodError> {
+        let mut read = Documents::default();
+        for first in (0..dataset.len()).step_by(CHUNK) {
+            if reading.stop.is_asked() {
+                return Err(MethodError::Stopped);
+            }
+            let chunk = first..dataset.len().min(first + CHUNK);
+            let documents: Vec<Document> = chunk
+                .clone()
+                .into_par_iter()
+                .map(|place| dataset.document(DocId(place as u32)))
+                .collect::<Result<_, DataError>>()?;
+            let kept: Vec<(u64, &Document)> =
+                (chunk.start as u64..).zip(&documents).filter(|(_, document)| keep(document)).collect();
+            let texts: Vec<Text<'_>> = kept
+                .iter()
+                .map(|(_, document)| Text { title: document.title.as_deref(), text: &document.text })
+                .collect();
+            read.texts.extend(reading.tokenizer.encode(&texts, reading.max_tokens)?);
+            for (number, document) in kept {
+                read.numbers.push(number);
+                read.labels.extend_from_slice(document.gold());
+                read.label_ends.push(read.labels.len());
+            }
+            stage.advance(chunk.len() as u64);
+        }
+        stage.finish();
+        Ok(read)
+    }
+
+    /// How many documents.
+    pub(super) fn len(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// The labels of a document.
+    pub(super) fn labels(&self, document: usize) -> &[LabelId] {
+        let start = document.checked_sub(1).map_or(0, |before| self.label_ends[before]);
+        &self.labels[start..self.label_ends[document]]
+    }
+}
