@@ -20,7 +20,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    bench, completions, demo, encoders, evaluate, explain, fit, import, inspect, labels, predict, split,
+    bench, completions, curves, demo, encoders, evaluate, explain, fit, import, inspect, labels, predict,
+    split,
 };
 use settings::{Session, Settings};
 
@@ -59,6 +60,7 @@ enum Command {
     Evaluate(evaluate::Evaluate),
     Explain(explain::Explain),
     Labels(labels::Labels),
+    Curves(curves::Curves),
     Encoders(encoders::Encoders),
     Bench(bench::Bench),
     Completions(completions::Completions),
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Command::Evaluate(command) => command.run(&session),
         Command::Explain(command) => command.run(&session),
         Command::Labels(command) => command.run(&session),
+        Command::Curves(command) => command.run(),
         Command::Encoders(command) => command.run(&session),
         Command::Bench(command) => command.run(&session),
         Command::Completions(command) => command.run::<Arguments>(),

@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle as BarStyle};
@@ -34,11 +35,14 @@ pub(crate) fn shown(style: ProgressStyle) -> Box<dyn Progress> {
 }
 
 #[derive(Default)]
-struct Bars(Mutex<Option<ProgressBar>>);
+struct Bars {
+    current: Mutex<Option<ProgressBar>>,
+    rows: GrowingTable,
+}
 
 impl Progress for Bars {
     fn report(&self, event: Event<'_>) {
-        let Ok(mut current) = self.0.lock() else { return };
+        let Ok(mut current) = self.current.lock() else { return };
         match event {
             Event::Started { stage, total } => {
                 let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
@@ -63,6 +67,9 @@ impl Progress for Bars {
                 }
             }
             Event::Measured { name, value } => say_over(&current, &format!("{name} {value:.4}")),
+            Event::Row { title, values } => {
+                self.rows.lines(title, values).iter().for_each(|line| say_over(&current, line));
+            }
             Event::Warned(message) => say_over(&current, &format!("warning: {message}")),
         }
     }
@@ -77,7 +84,27 @@ fn say_over(bar: &Option<ProgressBar>, line: &str) {
 }
 
 #[derive(Default)]
-struct Lines(Mutex<Option<Stage>>);
+struct Lines {
+    current: Mutex<Option<Stage>>,
+    rows: GrowingTable,
+}
+
+/// A table that is printed as it grows: its head before the first row.
+#[derive(Default)]
+struct GrowingTable(AtomicBool);
+
+impl GrowingTable {
+    fn lines(&self, title: &str, values: &[(&str, f64)]) -> Vec<String> {
+        let mut lines = Vec::new();
+        if !self.0.swap(true, Ordering::Relaxed) {
+            let names = values.iter().map(|(name, _)| format!("{name:>9}"));
+            lines.push(format!("{:14}{}", "", names.collect::<String>()));
+        }
+        let values = values.iter().map(|(_, value)| format!("{value:>9.2}"));
+        lines.push(format!("{title:14}{}", values.collect::<String>()));
+        lines
+    }
+}
 
 struct Stage {
     name: String,
@@ -87,7 +114,7 @@ struct Stage {
 
 impl Progress for Lines {
     fn report(&self, event: Event<'_>) {
-        let Ok(mut current) = self.0.lock() else { return };
+        let Ok(mut current) = self.current.lock() else { return };
         match event {
             Event::Started { stage, .. } => {
                 *current = Some(Stage { name: stage.to_owned(), started: Instant::now(), steps: 0 });
@@ -109,6 +136,7 @@ impl Progress for Lines {
                 }
             }
             Event::Measured { name, value } => say(&format!("{name} {value:.4}")),
+            Event::Row { title, values } => self.rows.lines(title, values).iter().for_each(|line| say(line)),
             Event::Warned(message) => say(&format!("warning: {message}")),
         }
     }

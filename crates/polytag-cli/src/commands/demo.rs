@@ -58,8 +58,7 @@ impl Demo {
         let config = MethodConfig::named("lexical", &serde_json::json!({})).map_err(polytag::Error::from)?;
         // Neither is used: the demo runs anywhere, with nothing fetched.
         let (device, encoders) = (Device::cpu(), EncoderCache::new(self.dir.join("encoders")));
-        let (stop, progress) = (&session.stop, session.progress.as_ref());
-        let context = TrainContext { seed: 0, device: &device, encoders: &encoders, stop, progress };
+        let context = TrainContext::new((&device, &encoders), (&session.stop, session.progress.as_ref()));
         let fitted = method::fit(&task, config, &model_dir, &context)?;
         output::print_text(
             "2. The model: words of the document against words of the label. No labelled pair is used.\n",

@@ -103,7 +103,10 @@ fn describe(entry: &Explained<'_>) -> String {
             Field::Title => "in the title",
             Field::Text => "in the text",
         };
-        text.push_str(&format!("       {:.3}  {:?} {place}\n", reason.weight, reason.words));
+        let attention = reason
+            .attention
+            .map_or(String::new(), |share| format!(", {:.0} % of the label's attention", 100.0 * share));
+        text.push_str(&format!("       {:.3}  {:?} {place}{attention}\n", reason.weight, reason.words));
     }
     text
 }

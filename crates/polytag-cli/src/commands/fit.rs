@@ -1,5 +1,6 @@
 //! `polytag fit`: from a task folder to a model folder.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -24,6 +25,12 @@ Examples:
   polytag fit tasks/shop --set stem=german --set title_weight=3 --out models/shop
   polytag fit tasks/shop --config shop.toml --out models/shop
   polytag fit tasks/eurlex --method frozen --encoder mpnet --out models/eurlex-mpnet
+  polytag fit tasks/eurlex --method of-lan --set epochs=4 --device cuda --out models/eurlex-lan
+
+Methods that train an encoder keep their state beside the model, in MODEL.training: after Ctrl-C or a crash the
+same command goes on where it was. With a dev split they show how good they are after each epoch, and keep the
+best weights; the curve is in MODEL/curve.jsonl and MODEL/training.html.
+
 
 The settings of a method are listed in its error for a setting it does not know.")]
 pub(crate) struct Fit {
@@ -70,15 +77,59 @@ impl Fit {
         // Where there is no cache there may still be an encoder in a folder of the user's.
         let encoders = self.engine.cache.root().map(|root| root.join("encoders")).unwrap_or_default();
         let encoders = EncoderCache::new(encoders);
-        let (stop, progress) = (&session.stop, session.progress.as_ref());
-        let context = TrainContext { seed: self.seed, device: &device, encoders: &encoders, stop, progress };
-        let fitted = method::fit(&task, config, &self.out, &context)?;
+        let training = config.trains().then(|| Training::at(&self.out)).transpose()?;
+        let context = TrainContext {
+            seed: self.seed,
+            folder: training.as_ref().map(|training| training.folder.as_path()),
+            ..TrainContext::new((&device, &encoders), (&session.stop, session.progress.as_ref()))
+        };
+        let fitted = method::fit(&task, config, &self.out, &context);
+        if let Some(training) = training {
+            training.end(fitted.is_ok())?;
+        }
+        let fitted = fitted?;
         if self.json {
             output::print_json(&fitted.manifest)?;
         } else {
             output::print_text(&summary(&fitted.manifest, &self.out, started))?;
         }
         Ok(DONE)
+    }
+}
+
+/// Where a training is kept while it runs: beside the model, so that the same command goes on where it was
+/// broken off.
+struct Training {
+    folder: PathBuf,
+}
+
+impl Training {
+    fn at(out: &Path) -> anyhow::Result<Training> {
+        let mut name = out.file_name().unwrap_or_default().to_owned();
+        name.push(".training");
+        let folder = out.with_file_name(name);
+        if folder.join("checkpoint.safetensors").is_file() {
+            say(&format!("going on with the training in {}; remove it to begin anew", folder.display()));
+        }
+        fs::create_dir_all(&folder).map_err(|error| {
+            user_error(format!("{}: cannot create the folder: {error}", folder.display()))
+        })?;
+        Ok(Training { folder })
+    }
+
+    /// Once the model is written, what was kept meanwhile is in it. What there is to go on from stays otherwise.
+    fn end(self, written: bool) -> anyhow::Result<()> {
+        let kept: &[&str] = if written { &["checkpoint.safetensors", "curve.jsonl"] } else { &[] };
+        for name in kept {
+            let path = self.folder.join(name);
+            if path.exists() {
+                fs::remove_file(&path)
+                    .map_err(|error| user_error(format!("{}: cannot remove: {error}", path.display())))?;
+            }
+        }
+        // Only if nothing is left in it: neither a checkpoint nor something of the user's.
+        fs::remove_dir(&self.folder).ok();
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod completions;
+pub(crate) mod curves;
 pub(crate) mod demo;
 pub(crate) mod encoders;
 pub(crate) mod evaluate;

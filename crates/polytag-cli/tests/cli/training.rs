@@ -1,0 +1,87 @@
+//! Methods that train an encoder, as people run them: a table that grows, a training that goes on after
+//! Ctrl-C, a picture of several. The encoder is tiny and its weights are random.
+
+use std::path::Path;
+
+use crate::support::{Lab, json, signal, wait_for};
+
+fn encoder() -> String {
+    let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("../polytag-nn/testdata/encoders/bert");
+    tiny.canonicalize().unwrap().display().to_string()
+}
+
+/// The command that fits `method` into the folder `out`.
+fn fit(method: &str, out: &str, more: &str) -> String {
+    let encoder = encoder();
+    format!(
+        "fit task --method {method} --encoder {encoder} --set max_tokens=32 --set batch=3 --set epochs=4 \
+         --device cpu --cache cache --out {out} {more}"
+    )
+}
+
+#[test]
+fn a_training_shows_how_good_it_gets_and_leaves_its_course() {
+    let lab = Lab::with_task();
+    let ran = lab.run(&fit("of-lan", "lan", ""));
+    let told = ran.stderr.clone();
+    assert!(ran.done().contains("of-lan, 4 labels"));
+    assert!(told.contains("nDCG@5") && told.contains("ZSR@100") && told.contains("step 4"), "{told}");
+    let measured =
+        lab.json_lines("lan/curve.jsonl").iter().filter(|point| point["measures"].is_object()).count();
+    assert_eq!(measured, 4, "an epoch has one step here");
+    assert!(lab.read("lan/training.html").contains("<svg"));
+    assert!(!lab.path("lan.training").exists(), "nothing is left beside the model");
+    let why = json(&lab.run("explain lan --text tea --k 1 --device cpu --json").done());
+    assert!(why[0]["reasons"][0]["attention"].is_number(), "{why}");
+    let why = lab.run("explain lan --text tea --k 1 --device cpu").done();
+    assert!(why.contains("of the label's attention"), "{why}");
+    lab.run_all(&["labels", "lan", "add", "--id", "ash", "--name", "volcanic ash", "--device", "cpu"]).done();
+    let told = json(&lab.feed("predict lan --plain --k 9 --device cpu", "volcanic ash").done());
+    assert_eq!(told["labels"].as_array().unwrap().len(), 5);
+}
+
+#[test]
+fn several_trainings_make_one_picture() {
+    let lab = Lab::with_task();
+    lab.run(&fit("of-de", "de", "")).done();
+    lab.run(&fit("ova", "ova", "")).done();
+    lab.run("curves ours=de ova/curve.jsonl --out page.html").done();
+    let page = lab.read("page.html");
+    assert!(page.contains("ours") && page.contains("ZSR@100") && page.contains("<svg"));
+    let error = lab.refuses("curves de --measure magic --out page.html");
+    assert!(error.contains("magic") && error.contains("nDCG@5"), "{error}");
+    lab.write("bad.jsonl", "{\"step\": 1}\n");
+    let error = lab.refuses("curves bad.jsonl --out page.html");
+    assert!(error.contains("bad.jsonl:1"), "{error}");
+}
+
+#[test]
+fn a_training_that_was_stopped_goes_on() {
+    let lab = Lab::with_task();
+    let line = fit("of-de", "de", "--set epochs=100000");
+    let mut child = lab.start(&line);
+    wait_for("a first checkpoint", || lab.path("de.training/checkpoint.safetensors").is_file());
+    signal(&child, "INT");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(!lab.path("de").exists(), "there is no model yet");
+    let ran = lab.run(&fit("of-de", "de", "--set epochs=5"));
+    let error = ran.complaint();
+    assert!(error.contains("checkpoint"), "another training is not gone on with: {error}");
+    std::fs::remove_dir_all(lab.path("de.training")).unwrap();
+    lab.run(&fit("of-de", "de", "--set epochs=5")).done();
+}
+
+#[test]
+fn settings_and_tasks_that_make_no_sense_are_refused() {
+    let lab = Lab::with_task();
+    let error = lab.refuses(&fit("of-lan", "m", "--set epoch=3"));
+    assert!(error.contains("epochs"), "{error}");
+    let error = lab.refuses(&fit("of-lan", "m", "--set unseen=never"));
+    assert!(error.contains("masked"), "{error}");
+    let error = lab.refuses(&fit("lan", "m", "--set auxiliary=1"));
+    assert!(error.contains("auxiliary = 0"), "{error}");
+    lab.write("task/train.jsonl", "{\"id\":\"1\",\"text\":\"tea\"}\n");
+    let error = lab.refuses(&fit("of-de", "m", ""));
+    assert!(error.contains("no training document carries a label"), "{error}");
+    assert!(!lab.path("m").exists() && !lab.path("m.training").exists());
+}
