@@ -85,6 +85,48 @@ impl Dropout {
     }
 }
 
+/// Dropout that looks up one number for two columns: those that differ by eight, in the bit that counts eights.
+///
+/// Attention has more places than all other ops together, and finding the number is most of what dropping
+/// costs. The tensor cores hand a thread columns eight apart, whichever way the matrix lies, so that both of a
+/// number's places are in the same thread. A place has fifteen bits of the number's low or high half; so the
+/// rate is a multiple of 1/32768, and the scale is that of the rounded rate, so that the mean stays.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PairedDropout {
+    /// What the mask is a function of, besides the place.
+    pub key: Key,
+    /// Bits below this, of fifteen, drop the value.
+    pub threshold: u32,
+    /// What kept values are multiplied by.
+    pub scale: f32,
+}
+
+impl PairedDropout {
+    /// The greatest threshold. The kernels compare the bits as positive 16-bit floats: this is infinity, and
+    /// what lies above is not a number. A rate is thus at most 31/32.
+    const MOST: u32 = 0x7c00;
+
+    /// The same rate, rounded; `None` where nothing is left to drop.
+    pub fn new(dropout: Dropout) -> Option<PairedDropout> {
+        let rounded = (u64::from(dropout.threshold) + (1 << 16)) >> 17;
+        let threshold = PairedDropout::MOST.min(rounded as u32);
+        let scale = (32_768.0 / f64::from(32_768 - threshold)) as f32;
+        (threshold > 0).then_some(PairedDropout { key: dropout.key, threshold, scale })
+    }
+
+    /// What the value at a place is multiplied by: zero or [`PairedDropout::scale`].
+    #[inline(always)]
+    pub fn factor(&self, row: u32, column: u32) -> f32 {
+        self.half_factor(self.key.bits(row, column & !8), column >> 3 & 1)
+    }
+
+    /// What the low (0) or high (1) half of a pair's number makes of its place.
+    #[inline(always)]
+    pub(crate) fn half_factor(&self, bits: u32, half: u32) -> f32 {
+        if (bits >> (16 * half)) & 0x7fff < self.threshold { 0.0 } else { self.scale }
+    }
+}
+
 fn mix(x: u64) -> u64 {
     let mut x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -121,6 +163,40 @@ mod tests {
         assert!((sum / places - 1.0).abs() < 0.005, "{}", sum / places);
         assert!((f64::from(both) / places - 0.01).abs() < 0.001, "{both}");
         assert!(Dropout::new(0.0, Key::new(1)).is_none());
+    }
+
+    #[test]
+    fn paired_dropout_keeps_the_mean_and_partners_are_independent() {
+        for rate in [0.1, 0.5, 0.01] {
+            let dropout = PairedDropout::new(Dropout::new(rate, Key::new(1)).unwrap()).unwrap();
+            let (rows, columns) = (2000, 512);
+            let (mut sum, mut dropped, mut both) = (0.0, 0, [0; 2]);
+            for row in 0..rows {
+                for column in 0..columns {
+                    let factor = dropout.factor(row, column);
+                    sum += f64::from(factor);
+                    dropped += u32::from(factor == 0.0);
+                    for (both, other) in both.iter_mut().zip([column ^ 8, column ^ 1]) {
+                        *both += u32::from(factor == 0.0 && dropout.factor(row, other) == 0.0);
+                    }
+                }
+            }
+            let (places, rate) = (f64::from(rows * columns), f64::from(rate));
+            assert!((sum / places - 1.0).abs() < 0.005, "{}", sum / places);
+            assert!((f64::from(dropped) / places - rate).abs() < 0.002, "{dropped}");
+            for both in both {
+                assert!((f64::from(both) / places - rate * rate).abs() < 0.002, "{both}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_paired_rate_is_rounded_and_bounded() {
+        let paired = |rate| PairedDropout::new(Dropout::new(rate, Key::new(1)).unwrap());
+        let tenth = paired(0.1).unwrap();
+        assert_eq!((tenth.threshold, tenth.scale), (3277, 32_768.0 / (32_768.0 - 3277.0)));
+        assert_eq!(paired(1e-6), None);
+        assert_eq!(paired(0.999).unwrap().scale, 32.0);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use cudarc::driver::result as driver;
 use super::compiler::{KernelSource, allow_shared_memory};
 use super::{Buffer, Cuda};
 use crate::error::Error;
-use crate::random::Dropout;
+use crate::random::{Dropout, Key, PairedDropout};
 
 /// What a kernel may use of shared memory without being asked to allow more.
 const DEFAULT_SHARED: u32 = 48 << 10;
@@ -82,9 +82,19 @@ impl<'a> Launch<'a> {
     }
 
     /// The next argument: a `Dropout`, by value; one that drops nothing for `None`.
-    pub(crate) fn dropout(mut self, dropout: Option<Dropout>) -> Launch<'a> {
-        let (low, high) = dropout.map_or((0, 0), |dropout| dropout.key.halves());
-        let (threshold, scale) = dropout.map_or((0, 1.0), |dropout| (dropout.threshold, dropout.scale));
+    pub(crate) fn dropout(self, dropout: Option<Dropout>) -> Launch<'a> {
+        self.mask(dropout.map(|dropout| (dropout.key, dropout.threshold, dropout.scale)))
+    }
+
+    /// The next argument: a `PairedDropout`, by value, with its threshold in both halves of a word; one that
+    /// drops nothing for `None`.
+    pub(crate) fn paired_dropout(self, dropout: Option<PairedDropout>) -> Launch<'a> {
+        self.mask(dropout.map(|dropout| (dropout.key, dropout.threshold * 0x0001_0001, dropout.scale)))
+    }
+
+    fn mask(mut self, mask: Option<(Key, u32, f32)>) -> Launch<'a> {
+        let (low, high) = mask.map_or((0, 0), |(key, ..)| key.halves());
+        let (threshold, scale) = mask.map_or((0, 1.0), |(_, threshold, scale)| (threshold, scale));
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         self.arguments.push([pair(low, high), pair(threshold, scale.to_bits())]);
         self

@@ -15,9 +15,9 @@
 //
 // kernel                      grid                     threads  bytes of shared memory, T = 128 * HEAD_DIM
 // attention_forward           tiles, heads             128      5 T,                +4096 with a bias
-// attention_backward_short    short sequences, heads   256      8 T + 33792,        +4096 with a bias
+// attention_backward_short    short sequences, heads   256      8 T + 34304,        +4096 with a bias
 // attention_backward_queries  long tiles, heads        128      6 T + 512,          +4096 with a bias
-// attention_backward_keys     long tiles, heads        128      6 T + 1024,         +4096 with a bias
+// attention_backward_keys     long tiles, heads        128      6 T + 1536,         +4096 with a bias
 // attention_bias_gradient     any                      any      0
 // The blocks a multiprocessor holds are counted on the whole of its shared memory: the host asks for the
 // largest share (preferred carve-out 100).
@@ -113,6 +113,21 @@ __device__ __forceinline__ float power_of_two(float x) {
     return y;
 }
 
+// Whether the values that a random number's halves stand for are kept.
+struct Kept { bool low, high; };
+
+// Fifteen bits of either half, as a positive 16-bit float, against the threshold: both in one instruction. What
+// is not a number lies above every threshold and is kept.
+__device__ __forceinline__ Kept kept(u32 bits, u32 thresholds) {
+    u32 low, high;
+    asm("{.reg .pred p, q;\n"
+        "setp.geu.f16x2 p|q, %2, %3;\n"
+        "selp.u32 %0, 1, 0, p;\n"
+        "selp.u32 %1, 1, 0, q;}"
+        : "=r"(low), "=r"(high) : "r"(bits & 0x7fff7fff), "r"(thresholds));
+    return {low != 0, high != 0};
+}
+
 __device__ __forceinline__ void store_word(u32 address, u32 word) {
     asm volatile("st.shared.u32 [%0], %1;" :: "r"(address), "r"(word) : "memory");
 }
@@ -197,12 +212,33 @@ __device__ __forceinline__ void load_bias(float* distances, const float* bias, i
     for (int i = threadIdx.x; i < DISTANCES; i += THREADS) distances[i] = bias[head * DISTANCES + i] * LOG2_E;
 }
 
+// Drops values of a lane's two rows, whose random bits are given, and of its columns from `column` on, a
+// multiple of 16 and less than 8. A number is for two columns eight apart: for two accumulators.
+template <int WIDTH>
+__device__ __forceinline__ void drop_pairs(
+    float (&values)[WIDTH][4], const u32 (&row_bits)[2], int column, const PairedDropout& dropout
+) {
+#pragma unroll
+    for (int n = 0; n < WIDTH; n += 2) {
+#pragma unroll
+        for (int odd = 0; odd < 2; odd++) {
+            const u32 column_bits = random_column(dropout.high, column + n * 8 + odd);
+#pragma unroll
+            for (int e = odd; e < 4; e += 2) {
+                const Kept keep = kept(random_mix(row_bits[e >> 1] ^ column_bits), dropout.thresholds);
+                if (!keep.low) values[n][e] = 0.0f;
+                if (!keep.high) values[n + 1][e] = 0.0f;
+            }
+        }
+    }
+}
+
 // --- forward
 
 extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_forward(
     const bf16* __restrict__ qkv, const int* __restrict__ offsets, const int2* __restrict__ tiles,
     const float* __restrict__ bias, bf16* __restrict__ out, float* __restrict__ log_sums,
-    int tokens, int heads, float scale, Dropout dropout
+    int tokens, int heads, float scale, PairedDropout dropout
 ) {
     const int2 tile = tiles[blockIdx.x];
     const int head = blockIdx.y, warp = threadIdx.x >> 5;
@@ -231,6 +267,8 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_forward(
 
     const float factor = bias ? 1.0f : scale * LOG2_E; // makes exponents of two of scores
     const int row = tile.y + warp * 16 + group;
+    const u32 mask_row = (u32)(start + row) * heads + head;
+    const u32 row_bits[2] = {random_row(dropout.low, mask_row), random_row(dropout.low, mask_row + 8 * heads)};
     float sums[COLUMNS][4] = {};
     float maximum[2] = {-__int_as_float(0x7f800000), -__int_as_float(0x7f800000)};
     float total[2] = {0.0f, 0.0f};
@@ -308,16 +346,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_forward(
                 }
             }
         }
-        if (dropout.threshold) {
-            const u32 upper = (u32)(start + row) * heads + head, lower = upper + 8 * heads;
-#pragma unroll
-            for (int n = 0; n < 8; n++) {
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    scores[n][e] *= dropout_factor(dropout, e < 2 ? upper : lower, column + n * 8 + (e & 1));
-                }
-            }
-        }
+        if (dropout.thresholds) drop_pairs(scores, row_bits, column, dropout);
 
 #pragma unroll
         for (int k = 0; k < 4; k++) {
@@ -342,7 +371,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_forward(
                 maximum[half] * factor * LN_2 + logf(total[half]);
         }
     }
-    put_rows(own_rows, sums, 1.0f / total[0], 1.0f / total[1]);
+    put_rows(own_rows, sums, dropout.scale / total[0], dropout.scale / total[1]);
     __syncwarp();
     const int first_row = tile.y + warp * 16;
     bf16* target = out + (size_t)(start + first_row) * hidden + head * HEAD_DIM;

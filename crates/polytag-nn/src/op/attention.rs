@@ -11,7 +11,7 @@ use crate::device::Device;
 use crate::element::Element;
 use crate::error::Error;
 use crate::op::relative_bias::DISTANCES;
-use crate::random::Dropout;
+use crate::random::PairedDropout;
 use crate::tape::{Backward, Flow, Link, Tape, Var};
 use crate::tensor::Tensor;
 
@@ -28,7 +28,7 @@ const HEADS_OF_64: KernelSource = KernelSource { module: "attention", text: TEXT
 pub struct Attention<'a> {
     /// How many heads.
     pub heads: usize,
-    /// How often a probability is dropped while training.
+    /// How often a probability is dropped while training; [`PairedDropout`] rounds it.
     pub dropout: f32,
     /// What is added to scores by distance, as [`relative_bias`](super::relative_bias) makes it.
     pub bias: Option<&'a Var>,
@@ -49,7 +49,7 @@ pub fn attention(
     let shape = Shape {
         heads: attention.heads,
         head_dim: hidden / attention.heads,
-        dropout: tape.next_dropout(attention.dropout),
+        dropout: tape.next_dropout(attention.dropout).and_then(PairedDropout::new),
         batch: batch.clone(),
     };
     let bias = attention.bias.map(Var::tensor);
@@ -71,7 +71,7 @@ pub fn attention(
 struct Shape {
     heads: usize,
     head_dim: usize,
-    dropout: Option<Dropout>,
+    dropout: Option<PairedDropout>,
     batch: Batch,
 }
 
@@ -146,7 +146,7 @@ impl Shape {
                     .int(tokens)
                     .int(self.heads)
                     .float(self.scale())
-                    .dropout(self.dropout)
+                    .paired_dropout(self.dropout)
                     .run()?;
             }
         }
@@ -177,11 +177,11 @@ impl Shape {
             Launch::new(cuda, self.kernels(), name).shape(blocks, self.heads, threads).shared(shared)
         };
         let settings = |launch: Launch<'_>| {
-            launch.int(tokens).int(self.heads).float(self.scale()).dropout(self.dropout).run()
+            launch.int(tokens).int(self.heads).float(self.scale()).paired_dropout(self.dropout).run()
         };
         let with_bias = bias.is_some();
         let short =
-            launch("attention_backward_short", tiles.short, 256, self.shared(8, 33_792, 4096, with_bias))
+            launch("attention_backward_short", tiles.short, 256, self.shared(8, 34_304, 4096, with_bias))
                 .address(saved.qkv.address())
                 .address(saved.out.address())
                 .address(d_out.address())
@@ -206,7 +206,7 @@ impl Shape {
                 .address(d_qkv.address())
                 .address(sums_address);
         settings(queries)?;
-        let keys = launch("attention_backward_keys", tiles.long, 128, self.shared(6, 1024, 4096, with_bias))
+        let keys = launch("attention_backward_keys", tiles.long, 128, self.shared(6, 1536, 4096, with_bias))
             .address(saved.qkv.address())
             .address(d_out.address())
             .address(self.batch.offsets_address())

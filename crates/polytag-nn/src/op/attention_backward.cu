@@ -1,10 +1,12 @@
 // The backward pass of attention. Compiled after attention.cu, whose header says what lies where, and
 // attention_bias.cu.
 //
-// With P the probabilities, F the dropout factors and S the scaled scores:
-//   d_values  = (P * F)^T d_out          dS     = P * (F * (d_out values^T) - delta)
-//   d_keys    = scale * dS^T queries     delta  = row sums of d_out * out
-//   d_queries = scale * dS keys          d_bias = sums of dS by distance
+// With P the probabilities, M the dropout mask of zeros and ones, F the factor of what is kept and S the scaled
+// scores:
+//   d_values  = F * (P * M)^T d_out          dS     = P * (M * (d_out values^T) - delta)
+//   d_keys    = F * scale * dS^T queries     delta  = row sums of d_out * out, divided by F
+//   d_queries = F * scale * dS keys          d_bias = F * sums of dS by distance
+// The factor is applied once a row, not once a score: what is called dS here is a score's gradient over F.
 
 // Half of a row's delta is a thread's: two threads a row, neighbours on alternate chunks.
 __device__ __forceinline__ void load_output(
@@ -41,10 +43,12 @@ struct KeyWork {
     u32 queries, d_out;      // tiles
     const float* log_sums;   // of the tile's queries, in shared memory
     const float* deltas;
+    const u32* row_bits;     // what `random_row` gives for them
     const float* distances;  // or null
     int key;                 // the lane's upper row, in the sequence
+    u32 key_bits;            // what `random_column` gives for it; eight rows on, the number is the same
     int query;               // the tile's first row, in the sequence
-    int start, length, head, heads;
+    int length;
     float scale;             // of scores that are exponents of two
 };
 
@@ -52,7 +56,7 @@ struct KeyWork {
 // With D_SCORES, dS^T goes to a tile [keys, SHORT queries] too, at the warp's rows.
 template <bool D_SCORES>
 __device__ __forceinline__ void add_queries(
-    const KeyWork& work, const Dropout& dropout, int from, float (&d_keys)[COLUMNS][4],
+    const KeyWork& work, const PairedDropout& dropout, int from, float (&d_keys)[COLUMNS][4],
     float (&d_values)[COLUMNS][4], u32 d_score_rows
 ) {
     const int group = (threadIdx.x & 31) >> 2, pair = threadIdx.x & 3;
@@ -106,18 +110,22 @@ __device__ __forceinline__ void add_queries(
 #pragma unroll
     for (int n = 0; n < 4; n++) {
         const float2 delta = *(const float2*)(work.deltas + column + n * 8);
-        float factors[4] = {1.0f, 1.0f, 1.0f, 1.0f};
-        if (dropout.threshold) {
+        bool keep[4] = {true, true, true, true};
+        if (dropout.thresholds) {
+            const uint2 row_bits = *(const uint2*)(work.row_bits + column + n * 8);
 #pragma unroll
-            for (int e = 0; e < 4; e++) {
-                const u32 token = work.start + work.query + column + n * 8 + (e & 1);
-                factors[e] = dropout_factor(dropout, token * work.heads + work.head, work.key + (e >> 1) * 8);
+            for (int e = 0; e < 2; e++) {
+                const u32 bits = random_mix((e ? row_bits.y : row_bits.x) ^ work.key_bits);
+                const Kept both = kept(bits, dropout.thresholds);
+                keep[e] = both.low;
+                keep[e + 2] = both.high;
             }
         }
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            d_scores[n][e] = weights[n][e] * fmaf(d_scores[n][e], factors[e], -(e & 1 ? delta.y : delta.x));
-            weights[n][e] *= factors[e];
+            const float d_weight = keep[e] ? d_scores[n][e] : 0.0f;
+            d_scores[n][e] = weights[n][e] * (d_weight - (e & 1 ? delta.y : delta.x));
+            if (!keep[e]) weights[n][e] = 0.0f;
         }
     }
 #pragma unroll
@@ -153,7 +161,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_short(
     const bf16* __restrict__ qkv, const bf16* __restrict__ out, const bf16* __restrict__ d_out,
     const int* __restrict__ offsets, const int* __restrict__ sequences, const float* __restrict__ bias,
     const float* __restrict__ log_sums, bf16* __restrict__ d_qkv, long long* bias_sums,
-    int tokens, int heads, float scale, Dropout dropout
+    int tokens, int heads, float scale, PairedDropout dropout
 ) {
     const int sequence = sequences[blockIdx.x], head = blockIdx.y, warp = threadIdx.x >> 5;
     const int start = offsets[sequence], length = offsets[sequence + 1] - start;
@@ -169,7 +177,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_short(
     const u32 d_score_tile = query_tile + 8 * TILE_BYTES;
     float* row_log_sums = (float*)(memory + 8 * TILE_BYTES + SHORT * SHORT * 2);
     float* deltas = row_log_sums + SHORT;
-    float* distances = deltas + SHORT;
+    u32* row_bits = (u32*)deltas + SHORT;
+    float* distances = deltas + 2 * SHORT;
     load_rows<256>(d_out_tile, d_out + out_from, hidden, rows, length);
     load_rows<256>(query_tile, qkv + from, stride, rows, length);
     load_rows<256>(key_tile, qkv + from + hidden, stride, rows, length);
@@ -177,6 +186,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_short(
     if (threadIdx.x < rows) {
         row_log_sums[threadIdx.x] =
             threadIdx.x < length ? log_sums[(size_t)head * tokens + start + threadIdx.x] : 0.0f;
+        row_bits[threadIdx.x] = random_row(dropout.low, (start + threadIdx.x) * heads + head);
     }
     if (bias) load_bias<256>(distances, bias, head);
     uint4 output[CHUNKS / 2];
@@ -184,16 +194,17 @@ extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_short(
     wait_for_copies();
     __syncthreads();
     const float delta = row_delta(output, d_out_tile);
-    deltas[threadIdx.x >> 1] = (threadIdx.x >> 1) < length ? delta : 0.0f;
+    deltas[threadIdx.x >> 1] = (threadIdx.x >> 1) < length ? delta / dropout.scale : 0.0f;
     __syncthreads();
 
     const int own = warp * 16;
     float d_keys[COLUMNS][4] = {}, d_values[COLUMNS][4] = {};
     if (own < length) {
+        const int key = own + (int)((threadIdx.x & 31) >> 2);
         const KeyWork work = {
             key_tile + own * ROW + lane_by_row(), value_tile + own * ROW + lane_by_row(),
-            query_tile, d_out_tile, row_log_sums, deltas, bias ? distances : nullptr,
-            own + (int)((threadIdx.x & 31) >> 2), 0, start, length, head, heads, scale * LOG2_E,
+            query_tile, d_out_tile, row_log_sums, deltas, row_bits, bias ? distances : nullptr,
+            key, random_column(dropout.high, key), 0, length, scale * LOG2_E,
         };
 #pragma unroll 1
         for (int query = 0; query < length; query += 32) {
@@ -202,8 +213,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_short(
     }
     __syncthreads();
     if (own < length) {
-        put_rows(value_tile + own * ROW, d_values, 1.0f, 1.0f);
-        put_rows(d_out_tile + own * ROW, d_keys, scale, scale);
+        put_rows(value_tile + own * ROW, d_values, dropout.scale, dropout.scale);
+        put_rows(d_out_tile + own * ROW, d_keys, scale * dropout.scale, scale * dropout.scale);
         float d_queries[COLUMNS][4] = {};
 #pragma unroll 2
         for (int k = 0; k < (length + 15) / 16; k++) {
@@ -216,7 +227,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_short(
                 multiply_add(d_queries[2 * n + 1], d_score, key.part[2], key.part[3]);
             }
         }
-        put_rows(query_tile + own * ROW, d_queries, scale, scale);
+        put_rows(query_tile + own * ROW, d_queries, scale * dropout.scale, scale * dropout.scale);
     }
     __syncthreads();
     store_rows<256>(d_qkv + from, stride, query_tile, length);
@@ -226,7 +237,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_short(
         const int distance = (int)threadIdx.x - (SHORT - 1); // of a key from its query
         if (abs(distance) < length) {
             const float sum = diagonal_sum<SHORT * 2>(d_score_tile, length, length, distance);
-            add_to_bias(bias_sums, head, distance + 511, sum);
+            add_to_bias(bias_sums, head, distance + 511, sum * dropout.scale);
         }
     }
 }
@@ -240,7 +251,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
     const bf16* __restrict__ qkv, const bf16* __restrict__ out, const bf16* __restrict__ d_out,
     const int* __restrict__ offsets, const int2* __restrict__ tiles, const float* __restrict__ bias,
     const float* __restrict__ log_sums, float* __restrict__ deltas, bf16* __restrict__ d_qkv,
-    long long* bias_sums, int tokens, int heads, float scale, Dropout dropout
+    long long* bias_sums, int tokens, int heads, float scale, PairedDropout dropout
 ) {
     const int2 tile = tiles[blockIdx.x];
     const int head = blockIdx.y, warp = threadIdx.x >> 5;
@@ -268,7 +279,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
     load_output(output, out + out_from, hidden, valid);
     wait_for_copies();
     __syncthreads();
-    const float own_delta = row_delta(output, d_out_tile);
+    const float own_delta = row_delta(output, d_out_tile) / dropout.scale;
     if ((threadIdx.x & 1) == 0 && (threadIdx.x >> 1) < valid) {
         deltas[(size_t)head * tokens + start + tile.y + (threadIdx.x >> 1)] = own_delta;
     }
@@ -290,6 +301,8 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
                                       : __int_as_float(0x7f800000);
         delta[half] = __shfl_sync(0xffffffff, own_delta, 2 * group + half * 16);
     }
+    const u32 mask_row = (u32)(start + row) * heads + head;
+    const u32 row_bits[2] = {random_row(dropout.low, mask_row), random_row(dropout.low, mask_row + 8 * heads)};
     float d_queries[COLUMNS][4] = {};
     Diagonals diagonals(spans + warp * SPAN);
     for (int first = 0, odd = 0; first < length; first += TILE, odd ^= 1) {
@@ -337,17 +350,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
                     for (int e = 0; e < 4; e++) scores[n][e] += nearest[n * 8 + (e & 1) - (e >> 1) * 8];
                 }
             }
-            if (dropout.threshold) {
-                const u32 upper = (u32)(start + row) * heads + head, lower = upper + 8 * heads;
-#pragma unroll
-                for (int n = 0; n < 4; n++) {
-#pragma unroll
-                    for (int e = 0; e < 4; e++) {
-                        const int key = column + n * 8 + (e & 1);
-                        d_scores[n][e] *= dropout_factor(dropout, e < 2 ? upper : lower, key);
-                    }
-                }
-            }
+            if (dropout.thresholds) drop_pairs(d_scores, row_bits, column, dropout);
 #pragma unroll
             for (int n = 0; n < 4; n++) {
 #pragma unroll
@@ -376,9 +379,9 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
     }
     if (bias_sums) diagonals.finish();
     __syncthreads();
-    if (bias_sums) add_spans(bias_sums, head, spans, tile.y, length);
+    if (bias_sums) add_spans(bias_sums, head, spans, tile.y, length, dropout.scale);
     const u32 result = first_keys + warp * 16 * ROW;
-    put_rows(result, d_queries, scale, scale);
+    put_rows(result, d_queries, scale * dropout.scale, scale * dropout.scale);
     __syncwarp();
     store_rows<32>(d_qkv + from + warp * 16 * stride, stride, result, min(16, valid - warp * 16));
 }
@@ -388,7 +391,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_key
     const bf16* __restrict__ qkv, const bf16* __restrict__ d_out, const int* __restrict__ offsets,
     const int2* __restrict__ tiles, const float* __restrict__ bias, const float* __restrict__ log_sums,
     const float* __restrict__ deltas, bf16* __restrict__ d_qkv,
-    int tokens, int heads, float scale, Dropout dropout
+    int tokens, int heads, float scale, PairedDropout dropout
 ) {
     const int2 tile = tiles[blockIdx.x];
     const int head = blockIdx.y, own = (threadIdx.x >> 5) * 16;
@@ -402,8 +405,9 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_key
 
     const u32 key_tile = shared_address(memory);
     const u32 value_tile = key_tile + TILE_BYTES;
-    float* rows = (float*)(memory + 6 * TILE_BYTES); // log sums and deltas, of either pair of tiles
-    float* distances = rows + 4 * TILE;
+    // Log sums, deltas and random bits, of either pair of tiles.
+    float* rows = (float*)(memory + 6 * TILE_BYTES);
+    float* distances = rows + 6 * TILE;
     // The queries' and d_out's tiles number `odd`, with what belongs to their rows.
     const auto load_queries = [&](int first, int odd) {
         const u32 query_tile = key_tile + (2 + 2 * odd) * TILE_BYTES;
@@ -413,24 +417,29 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_key
         const bool exists = first + row < length;
         const float* source = (threadIdx.x < TILE ? log_sums : deltas) + row_from;
         if (exists) source += first + row;
-        copy_float(shared_address(rows + odd * 2 * TILE + threadIdx.x), source, exists);
+        float* target = rows + odd * 3 * TILE;
+        copy_float(shared_address(target + threadIdx.x), source, exists);
+        if (threadIdx.x < TILE) {
+            ((u32*)target)[2 * TILE + row] = random_row(dropout.low, (start + first + row) * heads + head);
+        }
     };
     load_rows<128>(key_tile, qkv + from, stride, TILE, valid);
     load_rows<128>(value_tile, qkv + from + hidden, stride, TILE, valid);
     load_queries(0, 0);
     if (bias) load_bias<128>(distances, bias, head);
 
+    const int key = tile.y + own + (int)((threadIdx.x & 31) >> 2);
     float d_keys[COLUMNS][4] = {}, d_values[COLUMNS][4] = {};
     for (int first = 0, odd = 0; first < length; first += TILE, odd ^= 1) {
         wait_for_copies();
         __syncthreads();
         if (first + TILE < length) load_queries(first + TILE, odd ^ 1);
         const u32 query_tile = key_tile + (2 + 2 * odd) * TILE_BYTES;
+        const float* query_rows = rows + odd * 3 * TILE;
         const KeyWork work = {
             key_tile + own * ROW + lane_by_row(), value_tile + own * ROW + lane_by_row(), query_tile,
-            query_tile + TILE_BYTES, rows + odd * 2 * TILE, rows + odd * 2 * TILE + TILE,
-            bias ? distances : nullptr, tile.y + own + (int)((threadIdx.x & 31) >> 2), first,
-            start, length, head, heads, scale * LOG2_E,
+            query_tile + TILE_BYTES, query_rows, query_rows + TILE, (const u32*)query_rows + 2 * TILE,
+            bias ? distances : nullptr, key, random_column(dropout.high, key), first, length, scale * LOG2_E,
         };
 #pragma unroll 1
         for (int query = 0; query < min(TILE, length - first); query += 32) {
@@ -439,8 +448,8 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_key
     }
     // A warp alone reads its keys and values, so their rows can take the results.
     __syncwarp();
-    put_rows(key_tile + own * ROW, d_keys, scale, scale);
-    put_rows(value_tile + own * ROW, d_values, 1.0f, 1.0f);
+    put_rows(key_tile + own * ROW, d_keys, scale * dropout.scale, scale * dropout.scale);
+    put_rows(value_tile + own * ROW, d_values, dropout.scale, dropout.scale);
     __syncwarp();
     bf16* target = d_qkv + from + own * stride;
     store_rows<32>(target, stride, key_tile + own * ROW, min(16, valid - own));

@@ -85,9 +85,9 @@ struct Diagonals {
     }
 };
 
-// Adds up what four warps have found for the tile of queries that begins at `row`.
+// Adds up what four warps have found for the tile of queries that begins at `row`, times a factor.
 __device__ __forceinline__ void add_spans(
-    long long* bias_sums, int head, const float* spans, int row, int length
+    long long* bias_sums, int head, const float* spans, int row, int length, float factor
 ) {
     const int keys = (length + TILE - 1) / TILE * TILE;
     for (int i = threadIdx.x; i < keys + TILE; i += 128) {
@@ -98,7 +98,7 @@ __device__ __forceinline__ void add_spans(
             if ((u32)at < (u32)(keys + 16)) sum += spans[warp * SPAN + at];
         }
         // Before the first distance a sum is zero, and has no place where the tile is the last of 512 rows.
-        if (sum != 0.0f) add_to_bias(bias_sums, head, i - TILE - row + 511, sum);
+        if (sum != 0.0f) add_to_bias(bias_sums, head, i - TILE - row + 511, sum * factor);
     }
 }
 

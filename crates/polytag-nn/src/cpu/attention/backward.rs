@@ -211,7 +211,7 @@ impl Backward<'_> {
             let mut seen = probability;
             let mut d_probability = simd.load(d_product);
             if let Some(dropout) = &dropout {
-                let mask = simd.dropout(dropout, sequence.mask_row(query), key as u32);
+                let mask = simd.paired_dropout(dropout, sequence.mask_row(query), key as u32);
                 seen = simd.mul(seen, mask);
                 d_probability = simd.mul(d_probability, mask);
             }

@@ -122,7 +122,7 @@ impl Forward<'_> {
         }
         if let Some(dropout) = &sequence.attention.dropout {
             for (index, row) in row.chunks_mut(S::LANES).enumerate() {
-                let mask = simd.dropout(dropout, sequence.mask_row(query), (index * S::LANES) as u32);
+                let mask = simd.paired_dropout(dropout, sequence.mask_row(query), (index * S::LANES) as u32);
                 simd.store(simd.mul(simd.load(row), mask), row);
             }
         }

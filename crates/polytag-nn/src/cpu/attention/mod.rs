@@ -14,7 +14,7 @@ mod tests;
 pub use backward::{AttentionGradients, AttentionSaved, attention_backward};
 pub use forward::attention;
 
-use crate::random::Dropout;
+use crate::random::PairedDropout;
 
 /// The farthest that two tokens can lie apart where there is a bias by distance.
 pub const SPAN: usize = 511;
@@ -37,7 +37,7 @@ pub struct Attention<'a> {
     pub bias: Option<&'a [f32]>,
     /// Applied to probabilities. The place of one is `query * heads + head` with the query's token in the
     /// batch, and the key's place in its sequence.
-    pub dropout: Option<Dropout>,
+    pub dropout: Option<PairedDropout>,
 }
 
 impl Attention<'_> {

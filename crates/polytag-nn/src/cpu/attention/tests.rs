@@ -5,7 +5,7 @@ use super::forward::attention_in;
 use super::*;
 use crate::cpu::simd::Set;
 use crate::cpu::testing::{bits, random, same_with_any_threads};
-use crate::random::Key;
+use crate::random::{Dropout, Key, PairedDropout};
 
 struct Case {
     offsets: Vec<u32>,
@@ -13,7 +13,7 @@ struct Case {
     head_dim: usize,
     qkv: Vec<f32>,
     bias: Option<Vec<f32>>,
-    dropout: Option<Dropout>,
+    dropout: Option<PairedDropout>,
 }
 
 impl Case {
@@ -29,7 +29,7 @@ impl Case {
 
     fn with_bias_and_dropout(mut self) -> Case {
         self.bias = Some(random(self.heads * (2 * SPAN + 1), 2));
-        self.dropout = Dropout::new(0.3, Key::new(5));
+        self.dropout = Dropout::new(0.3, Key::new(5)).and_then(PairedDropout::new);
         self
     }
 

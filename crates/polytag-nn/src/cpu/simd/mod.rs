@@ -12,7 +12,7 @@ mod avx2;
 mod avx512;
 mod portable;
 
-use crate::random::Dropout;
+use crate::random::{Dropout, PairedDropout};
 
 /// The most rows of any set's [`Simd::TILE_ROWS`].
 pub(crate) const MAX_TILE_ROWS: usize = 14;
@@ -108,6 +108,22 @@ pub(crate) trait Simd: Copy + Send + Sync {
         let mut factors = [0.0; MAX_LANES];
         for (lane, factor) in factors[..Self::LANES].iter_mut().enumerate() {
             *factor = dropout.factor(row, column.wrapping_add(lane as u32));
+        }
+        self.load(&factors[..Self::LANES])
+    }
+
+    /// The same where columns share their numbers in pairs; `column` is a multiple of [`Simd::LANES`], 8 or 16.
+    #[inline(always)]
+    fn paired_dropout(self, dropout: &PairedDropout, row: u32, column: u32) -> Self::V {
+        let mut bits = [0; 8];
+        for (lane, bits) in bits.iter_mut().enumerate() {
+            *bits = dropout.key.bits(row, (column & !8).wrapping_add(lane as u32));
+        }
+        let mut factors = [0.0; MAX_LANES];
+        for (half, factors) in (column >> 3 & 1..).zip(factors[..Self::LANES].chunks_exact_mut(8)) {
+            for (factor, &bits) in factors.iter_mut().zip(&bits) {
+                *factor = dropout.half_factor(bits, half);
+            }
         }
         self.load(&factors[..Self::LANES])
     }
