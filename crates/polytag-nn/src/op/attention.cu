@@ -185,6 +185,21 @@ __device__ __forceinline__ void load_rows(u32 tile, const bf16* source, int stri
     }
 }
 
+// The same for the rows of a tile, by 128 threads. The rows that a thread copies are so far apart that their
+// chunks are permuted alike: all but the first are at constant distances, and the loops that wait for tiles
+// spend few instructions on asking for the next. Where there is no row, nothing is read at its address.
+__device__ __forceinline__ void load_tile(u32 tile, const bf16* source, int stride, int valid) {
+    constexpr int APART = 128 / CHUNKS;
+    static_assert(APART % 8 == 0, "the permutation repeats every eight rows");
+    const int row = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
+    const u32 target = tile + place(row, chunk);
+    const bf16* from = source + row * stride + chunk * 8;
+#pragma unroll
+    for (int i = 0; i < TILE; i += APART) {
+        copy_chunk(target + i * ROW, from + i * stride, row + i < valid);
+    }
+}
+
 // Rounds a warp's accumulators to bf16 into its 16 rows of a tile.
 __device__ __forceinline__ void put_rows(
     u32 tile, const float (&sums)[COLUMNS][4], float upper, float lower
@@ -252,9 +267,9 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_forward(
     const u32 query_tile = shared_address(memory);
     const u32 own_rows = query_tile + warp * 16 * ROW;
     float* distances = (float*)(memory + 5 * TILE_BYTES);
-    load_rows<128>(query_tile, queries + tile.y * stride, stride, TILE, length - tile.y);
-    load_rows<128>(query_tile + TILE_BYTES, keys, stride, TILE, length);
-    load_rows<128>(query_tile + 2 * TILE_BYTES, values, stride, TILE, length);
+    load_tile(query_tile, queries + tile.y * stride, stride, length - tile.y);
+    load_tile(query_tile + TILE_BYTES, keys, stride, length);
+    load_tile(query_tile + 2 * TILE_BYTES, values, stride, length);
     if (bias) load_bias<128>(distances, bias, head);
     wait_for_copies();
     __syncthreads();
@@ -281,8 +296,8 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_forward(
         if (first + TILE < length) {
             const int next = first + TILE;
             const u32 other = query_tile + (3 - 2 * odd) * TILE_BYTES;
-            load_rows<128>(other, keys + next * stride, stride, TILE, length - next);
-            load_rows<128>(other + TILE_BYTES, values + next * stride, stride, TILE, length - next);
+            load_tile(other, keys + next * stride, stride, length - next);
+            load_tile(other + TILE_BYTES, values + next * stride, stride, length - next);
         }
 
         float scores[8][4] = {};

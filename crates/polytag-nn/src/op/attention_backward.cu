@@ -270,10 +270,10 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
     const u32 own_rows = query_tile + warp * 16 * ROW;
     float* spans = (float*)memory;
     float* distances = (float*)(memory + QUERY_BYTES + 4 * TILE_BYTES);
-    load_rows<128>(d_out_tile, d_out + out_from, hidden, TILE, valid);
-    load_rows<128>(query_tile, qkv + from, stride, TILE, valid);
-    load_rows<128>(first_keys, keys, stride, TILE, length);
-    load_rows<128>(first_keys + TILE_BYTES, values, stride, TILE, length);
+    load_tile(d_out_tile, d_out + out_from, hidden, valid);
+    load_tile(query_tile, qkv + from, stride, valid);
+    load_tile(first_keys, keys, stride, length);
+    load_tile(first_keys + TILE_BYTES, values, stride, length);
     if (bias) load_bias<128>(distances, bias, head);
     uint4 output[CHUNKS / 2];
     load_output(output, out + out_from, hidden, valid);
@@ -314,8 +314,8 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
         if (first + TILE < length) {
             const int next = first + TILE;
             const u32 other = first_keys + (2 - 2 * odd) * TILE_BYTES;
-            load_rows<128>(other, keys + next * stride, stride, TILE, length - next);
-            load_rows<128>(other + TILE_BYTES, values + next * stride, stride, TILE, length - next);
+            load_tile(other, keys + next * stride, stride, length - next);
+            load_tile(other + TILE_BYTES, values + next * stride, stride, length - next);
         }
 #pragma unroll 1
         for (int half = 0; half < 2; half++) {
@@ -411,8 +411,8 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_key
     // The queries' and d_out's tiles number `odd`, with what belongs to their rows.
     const auto load_queries = [&](int first, int odd) {
         const u32 query_tile = key_tile + (2 + 2 * odd) * TILE_BYTES;
-        load_rows<128>(query_tile, queries + first * stride, stride, TILE, length - first);
-        load_rows<128>(query_tile + TILE_BYTES, d_outs + first * hidden, hidden, TILE, length - first);
+        load_tile(query_tile, queries + first * stride, stride, length - first);
+        load_tile(query_tile + TILE_BYTES, d_outs + first * hidden, hidden, length - first);
         const int row = threadIdx.x % TILE;
         const bool exists = first + row < length;
         const float* source = (threadIdx.x < TILE ? log_sums : deltas) + row_from;
@@ -423,8 +423,8 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_key
             ((u32*)target)[2 * TILE + row] = random_row(dropout.low, (start + first + row) * heads + head);
         }
     };
-    load_rows<128>(key_tile, qkv + from, stride, TILE, valid);
-    load_rows<128>(value_tile, qkv + from + hidden, stride, TILE, valid);
+    load_tile(key_tile, qkv + from, stride, valid);
+    load_tile(value_tile, qkv + from + hidden, stride, valid);
     load_queries(0, 0);
     if (bias) load_bias<128>(distances, bias, head);
 
