@@ -34,7 +34,8 @@
 // accumulator of scores then has the very layout of the next product's left operand, and probabilities
 // never leave the registers. Tiles lie in shared memory as rows of HEAD_DIM values, their 16-byte chunks
 // permuted within 128 bytes (`place`) so that the eight rows an ldmatrix reads lie in distinct banks.
-// Rows past a sequence's end are zero: they add nothing to a product, so only keys need a mask.
+// Rows past a sequence's end are zero: they add nothing to a product, so only keys need a mask, in a
+// sequence's last columns.
 
 typedef unsigned short bf16;
 
@@ -68,9 +69,8 @@ __device__ __forceinline__ void copy_chunk(u32 to, const void* from, bool exists
                  :: "r"(to), "l"(from), "r"(exists ? 16 : 0) : "memory");
 }
 
-__device__ __forceinline__ void copy_float(u32 to, const float* from, bool exists) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
-                 :: "r"(to), "l"(from), "r"(exists ? 4 : 0) : "memory");
+__device__ __forceinline__ void copy_float(u32 to, const float* from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(to), "l"(from) : "memory");
 }
 
 __device__ __forceinline__ void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
@@ -112,6 +112,8 @@ __device__ __forceinline__ float power_of_two(float x) {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
+
+__device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
 
 // Whether the values that a random number's halves stand for are kept.
 struct Kept { bool low, high; };
@@ -285,7 +287,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_forward(
     const u32 mask_row = (u32)(start + row) * heads + head;
     const u32 row_bits[2] = {random_row(dropout.low, mask_row), random_row(dropout.low, mask_row + 8 * heads)};
     float sums[COLUMNS][4] = {};
-    float maximum[2] = {-__int_as_float(0x7f800000), -__int_as_float(0x7f800000)};
+    float maximum[2] = {-infinity(), -infinity()};
     float total[2] = {0.0f, 0.0f};
     for (int first = 0, odd = 0; first < length; first += TILE, odd ^= 1) {
         const u32 key_tile = query_tile + (1 + 2 * odd) * TILE_BYTES;
@@ -299,6 +301,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_forward(
             load_tile(other, keys + next * stride, stride, length - next);
             load_tile(other + TILE_BYTES, values + next * stride, stride, length - next);
         }
+        if (__all_sync(~0u, tile.y + warp * 16 >= length)) continue; // a warp without rows copies for the others
 
         float scores[8][4] = {};
 #pragma unroll
@@ -330,7 +333,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_forward(
             for (int n = 0; n < 8; n++) {
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
-                    if (column + n * 8 + (e & 1) >= length) scores[n][e] = -__int_as_float(0x7f800000);
+                    if (column + n * 8 + (e & 1) >= length) scores[n][e] = -infinity();
                 }
             }
         }

@@ -41,7 +41,7 @@ __device__ __forceinline__ float row_delta(const uint4 (&output)[CHUNKS / 2], u3
 struct KeyWork {
     u32 keys, values;        // the lane's addresses in the warp's rows
     u32 queries, d_out;      // tiles
-    const float* log_sums;   // of the tile's queries, in shared memory
+    const float* log_sums;   // of the tile's queries, in shared memory; infinite past the end
     const float* deltas;
     const u32* row_bits;     // what `random_row` gives for them
     const float* distances;  // or null
@@ -86,26 +86,28 @@ __device__ __forceinline__ void add_queries(
         }
     }
     if (work.distances) {
-        const int query = work.query + column;
-        const float* nearest = work.distances + (work.key - query + 511);
+        const float* nearest = work.distances + (work.key - work.query - column + 511);
+#pragma unroll
+        for (int n = 0; n < 4; n++) {
+#pragma unroll
+            for (int e = 0; e < 4; e++) weights[n][e] += nearest[(e >> 1) * 8 - n * 8 - (e & 1)];
+        }
+    }
+    if (D_SCORES && work.key + 8 >= work.length) {
+        // Keys past the end, of which dS is read by others: an infinity might meet their zeros where all true
+        // scores are far below zero. Elsewhere what becomes of them stays in rows that nobody reads.
 #pragma unroll
         for (int n = 0; n < 4; n++) {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                // A high bias alone, of a query past the end, might be infinite as a power.
-                const bool exists = query + n * 8 + (e & 1) < work.length;
-                if (exists) weights[n][e] += nearest[(e >> 1) * 8 - n * 8 - (e & 1)];
+                if (work.key + (e >> 1) * 8 >= work.length) weights[n][e] = -infinity();
             }
         }
     }
-    // Keys past the end: an infinity might meet their zeros where all true scores are far below zero.
-    const bool upper = work.key < work.length, lower = work.key + 8 < work.length;
 #pragma unroll
     for (int n = 0; n < 4; n++) {
 #pragma unroll
-        for (int e = 0; e < 4; e++) {
-            weights[n][e] = (e < 2 ? upper : lower) ? power_of_two(weights[n][e]) : 0.0f;
-        }
+        for (int e = 0; e < 4; e++) weights[n][e] = power_of_two(weights[n][e]);
     }
 #pragma unroll
     for (int n = 0; n < 4; n++) {
@@ -185,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_short(
     load_rows<256>(value_tile, qkv + from + 2 * hidden, stride, rows, length);
     if (threadIdx.x < rows) {
         row_log_sums[threadIdx.x] =
-            threadIdx.x < length ? log_sums[(size_t)head * tokens + start + threadIdx.x] : 0.0f;
+            threadIdx.x < length ? log_sums[(size_t)head * tokens + start + threadIdx.x] : infinity();
         row_bits[threadIdx.x] = random_row(dropout.low, (start + threadIdx.x) * heads + head);
     }
     if (bias) load_bias<256>(distances, bias, head);
@@ -298,7 +300,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
         const int here = row + half * 8;
         // Past the end a high bias alone might be infinite as a power: infinity makes it zero.
         log_sum[half] = here < length ? log_sums[(size_t)head * tokens + start + here] * LOG2_E
-                                      : __int_as_float(0x7f800000);
+                                      : infinity();
         delta[half] = __shfl_sync(0xffffffff, own_delta, 2 * group + half * 16);
     }
     const u32 mask_row = (u32)(start + row) * heads + head;
@@ -317,9 +319,10 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
             load_tile(other, keys + next * stride, stride, length - next);
             load_tile(other + TILE_BYTES, values + next * stride, stride, length - next);
         }
+        if (__all_sync(~0u, tile.y + warp * 16 >= length)) continue; // a warp without queries copies for the others
 #pragma unroll 1
-        for (int half = 0; half < 2; half++) {
-            const u32 key_rows = key_tile + half * 32 * ROW;
+        for (int from = 0; from < min(TILE, length - first); from += 32) {
+            const u32 key_rows = key_tile + from * ROW;
             float scores[4][4] = {}, d_scores[4][4] = {};
 #pragma unroll
             for (int step = 0; step < STEPS; step++) {
@@ -334,7 +337,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
                     multiply_add(d_scores[2 * n + 1], d_output[step], value.part[2], value.part[3]);
                 }
             }
-            const int column = first + half * 32 + 2 * pair;
+            const int column = first + from + 2 * pair;
 #pragma unroll
             for (int n = 0; n < 4; n++) {
 #pragma unroll
@@ -351,12 +354,20 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
                 }
             }
             if (dropout.thresholds) drop_pairs(d_scores, row_bits, column, dropout);
+            if (first + from + 32 > length) {
+#pragma unroll
+                for (int n = 0; n < 4; n++) {
+#pragma unroll
+                    for (int e = 0; e < 4; e++) {
+                        if (column + n * 8 + (e & 1) >= length) scores[n][e] = -infinity();
+                    }
+                }
+            }
 #pragma unroll
             for (int n = 0; n < 4; n++) {
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
-                    const float p = column + n * 8 + (e & 1) < length ? power_of_two(scores[n][e]) : 0.0f;
-                    d_scores[n][e] = p * (d_scores[n][e] - delta[e >> 1]);
+                    d_scores[n][e] = power_of_two(scores[n][e]) * (d_scores[n][e] - delta[e >> 1]);
                 }
             }
             if (bias_sums) diagonals.add_keys(d_scores);
@@ -415,10 +426,11 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_key
         load_tile(query_tile + TILE_BYTES, d_outs + first * hidden, hidden, length - first);
         const int row = threadIdx.x % TILE;
         const bool exists = first + row < length;
-        const float* source = (threadIdx.x < TILE ? log_sums : deltas) + row_from;
-        if (exists) source += first + row;
+        const float* source = (threadIdx.x < TILE ? log_sums : deltas) + row_from + first + row;
         float* target = rows + odd * 3 * TILE;
-        copy_float(shared_address(target + threadIdx.x), source, exists);
+        // Past the end a high bias alone might be infinite as a power: infinity makes it zero.
+        if (exists) copy_float(shared_address(target + threadIdx.x), source);
+        else target[threadIdx.x] = threadIdx.x < TILE ? infinity() : 0.0f;
         if (threadIdx.x < TILE) {
             ((u32*)target)[2 * TILE + row] = random_row(dropout.low, (start + first + row) * heads + head);
         }
@@ -441,6 +453,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_key
             query_tile + TILE_BYTES, query_rows, query_rows + TILE, (const u32*)query_rows + 2 * TILE,
             bias ? distances : nullptr, key, random_column(dropout.high, key), first, length, scale * LOG2_E,
         };
+        if (__all_sync(~0u, tile.y + own >= length)) continue; // a warp without keys copies for the others
 #pragma unroll 1
         for (int query = 0; query < min(TILE, length - first); query += 32) {
             add_queries<false>(work, dropout, query, d_keys, d_values, 0);

@@ -85,17 +85,17 @@ struct Diagonals {
     }
 };
 
-// Adds up what four warps have found for the tile of queries that begins at `row`, times a factor.
+// Adds up what four warps, those that had queries, have found for the tile that begins at `row`, times a factor.
 __device__ __forceinline__ void add_spans(
     long long* bias_sums, int head, const float* spans, int row, int length, float factor
 ) {
-    const int keys = (length + TILE - 1) / TILE * TILE;
+    const int keys = (length + 31) / 32 * 32;
     for (int i = threadIdx.x; i < keys + TILE; i += 128) {
         float sum = 0.0f;
 #pragma unroll
         for (int warp = 0; warp < 4; warp++) {
             const int at = i - TILE + (warp + 1) * 16;
-            if ((u32)at < (u32)(keys + 16)) sum += spans[warp * SPAN + at];
+            if (row + warp * 16 < length && (u32)at < (u32)(keys + 16)) sum += spans[warp * SPAN + at];
         }
         // Before the first distance a sum is zero, and has no place where the tile is the last of 512 rows.
         if (sum != 0.0f) add_to_bias(bias_sums, head, i - TILE - row + 511, sum * factor);
