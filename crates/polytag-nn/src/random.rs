@@ -85,11 +85,11 @@ impl Dropout {
     }
 }
 
-/// Dropout that looks up one number for two columns: those that differ by eight, in the bit that counts eights.
+/// Dropout that looks up one number for two columns: those whose places differ only in the bit worth eight.
 ///
 /// Attention has more places than all other ops together, and finding the number is most of what dropping
-/// costs. The tensor cores hand a thread columns eight apart, whichever way the matrix lies, so that both of a
-/// number's places are in the same thread. A place has fifteen bits of the number's low or high half; so the
+/// costs. The tensor cores hand a thread columns eight apart, whichever way the matrix lies, so that both
+/// places of a number are in the same thread. A place has fifteen bits of the number's low or high half: the
 /// rate is a multiple of 1/32768, and the scale is that of the rounded rate, so that the mean stays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairedDropout {

@@ -54,9 +54,7 @@ impl Cuda {
         let text = format!("{PRELUDE}\n{}", source.text);
         let (major, minor) = self.inner.architecture;
         let mut options = vec![format!("--gpu-architecture=sm_{major}{minor}"), "--std=c++17".to_owned()];
-        if !source.define.is_empty() {
-            options.push(format!("-D{}", source.define));
-        }
+        options.extend(source.define.split_whitespace().map(|define| format!("-D{define}")));
         let Some(folder) = &self.inner.kernel_cache else { return compile(source.module, &text, &options) };
         let file = folder.join(format!("{}-{}.cubin", source.module, digest(&text, &options)));
         if let Some(code) = read_cached(&file) {
@@ -75,7 +73,7 @@ pub(crate) struct KernelSource {
     pub(crate) module: &'static str,
     /// The text.
     pub(crate) text: &'static str,
-    /// A definition that the text is compiled under, such as `HEAD_DIM=64`; may be empty.
+    /// Definitions that the text is compiled under, such as `HEAD_DIM=64`, with spaces between them.
     pub(crate) define: &'static str,
 }
 

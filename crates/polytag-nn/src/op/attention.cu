@@ -1,14 +1,15 @@
 // Attention over packed sequences, forward and backward, without scores in device memory.
 //
-// Compiled once a head dimension (HEAD_DIM 32 or 64), after random.cu, before attention_bias.cu and
-// attention_backward.cu, for compute capability 8.0 and later. Needs no header: bf16 values travel as 16-bit
-// integers, the tensor cores are called by name.
+// Compiled once a head dimension (HEAD_DIM 32 or 64), with and without a bias (BIAS 0 or 1) and dropout
+// (DROPOUT 0 or 1), after random.cu, before attention_bias.cu and attention_backward.cu, for compute
+// capability 8.0 and later. Needs no header: bf16 values travel as 16-bit integers, the tensor cores are
+// called by name.
 //
 // In:  qkv    bf16 [tokens, 3 * hidden]: queries, keys and values side by side, heads side by side in each
 //      offsets [sequences + 1]: where the sequences, of at most 512 tokens, begin and end
 //      tiles  (sequence, first row): every 64 rows of every sequence; those of long sequences first, so
 //             that the largest blocks start first and a prefix serves the kernels for long sequences
-//      bias   f32 [heads, 1023] or null: added to the scaled score of query i and key j at j - i + 511
+//      bias   f32 [heads, 1023], if BIAS: added to the scaled score of query i and key j at j - i + 511
 // Out: out    bf16 [tokens, hidden]; log_sums f32 [heads, tokens]: log of the sum of the exponentials of
 //             the scaled scores, from which the backward pass makes the probabilities again
 //      d_qkv  bf16, as qkv; bias_sums i64 [heads, 1023]: the bias gradient in fixed point
@@ -118,8 +119,8 @@ __device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000);
 // Whether the values that a random number's halves stand for are kept.
 struct Kept { bool low, high; };
 
-// Fifteen bits of either half, as a positive 16-bit float, against the threshold: both in one instruction. What
-// is not a number lies above every threshold and is kept.
+// Fifteen bits of either half, as a positive 16-bit float, against the threshold: both in one instruction.
+// What is not a number lies above every threshold and is kept.
 __device__ __forceinline__ Kept kept(u32 bits, u32 thresholds) {
     u32 low, high;
     asm("{.reg .pred p, q;\n"
@@ -272,7 +273,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_forward(
     load_tile(query_tile, queries + tile.y * stride, stride, length - tile.y);
     load_tile(query_tile + TILE_BYTES, keys, stride, length);
     load_tile(query_tile + 2 * TILE_BYTES, values, stride, length);
-    if (bias) load_bias<128>(distances, bias, head);
+    if (BIAS) load_bias<128>(distances, bias, head);
     wait_for_copies();
     __syncthreads();
 
@@ -282,10 +283,11 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_forward(
         query[step] = load_matrices(step_to(own_rows + lane_by_row(), 0, step));
     }
 
-    const float factor = bias ? 1.0f : scale * LOG2_E; // makes exponents of two of scores
+    const float factor = BIAS ? 1.0f : scale * LOG2_E; // makes exponents of two of scores
     const int row = tile.y + warp * 16 + group;
     const u32 mask_row = (u32)(start + row) * heads + head;
-    const u32 row_bits[2] = {random_row(dropout.low, mask_row), random_row(dropout.low, mask_row + 8 * heads)};
+    const u32 row_bits[2] = {random_row(dropout.low, mask_row),
+                             random_row(dropout.low, mask_row + 8 * heads)};
     float sums[COLUMNS][4] = {};
     float maximum[2] = {-infinity(), -infinity()};
     float total[2] = {0.0f, 0.0f};
@@ -301,7 +303,8 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_forward(
             load_tile(other, keys + next * stride, stride, length - next);
             load_tile(other + TILE_BYTES, values + next * stride, stride, length - next);
         }
-        if (__all_sync(~0u, tile.y + warp * 16 >= length)) continue; // a warp without rows copies for the others
+        // A warp without rows copies for the others.
+        if (__all_sync(~0u, tile.y + warp * 16 >= length)) continue;
 
         float scores[8][4] = {};
 #pragma unroll
@@ -315,7 +318,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_forward(
         }
 
         const int column = first + 2 * pair;
-        if (bias) {
+        if (BIAS) {
             const float* nearest = distances + (column - row + 511);
 #pragma unroll
             for (int n = 0; n < 8; n++) {
@@ -364,7 +367,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_forward(
                 }
             }
         }
-        if (dropout.thresholds) drop_pairs(scores, row_bits, column, dropout);
+        if (DROPOUT) drop_pairs(scores, row_bits, column, dropout);
 
 #pragma unroll
         for (int k = 0; k < 4; k++) {

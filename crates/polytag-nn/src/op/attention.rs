@@ -20,8 +20,25 @@ const TEXT: &str = concat!(
     include_str!("attention_bias.cu"),
     include_str!("attention_backward.cu")
 );
-const HEADS_OF_32: KernelSource = KernelSource { module: "attention", text: TEXT, define: "HEAD_DIM=32" };
-const HEADS_OF_64: KernelSource = KernelSource { module: "attention", text: TEXT, define: "HEAD_DIM=64" };
+
+/// The kernels for heads of 32 or 64 columns: plain, with dropout, with a bias, with both. What holds for
+/// all scores is decided when a kernel is compiled: a branch in the innermost loop costs more than its test.
+static HEADS_OF_32: [KernelSource; 4] = [
+    kernels("HEAD_DIM=32 BIAS=0 DROPOUT=0"),
+    kernels("HEAD_DIM=32 BIAS=0 DROPOUT=1"),
+    kernels("HEAD_DIM=32 BIAS=1 DROPOUT=0"),
+    kernels("HEAD_DIM=32 BIAS=1 DROPOUT=1"),
+];
+static HEADS_OF_64: [KernelSource; 4] = [
+    kernels("HEAD_DIM=64 BIAS=0 DROPOUT=0"),
+    kernels("HEAD_DIM=64 BIAS=0 DROPOUT=1"),
+    kernels("HEAD_DIM=64 BIAS=1 DROPOUT=0"),
+    kernels("HEAD_DIM=64 BIAS=1 DROPOUT=1"),
+];
+
+const fn kernels(define: &'static str) -> KernelSource {
+    KernelSource { module: "attention", text: TEXT, define }
+}
 
 /// How attention is paid.
 #[derive(Clone, Copy, Debug)]
@@ -98,10 +115,11 @@ impl Shape {
         }
     }
 
-    fn kernels(&self) -> &'static KernelSource {
+    fn kernels(&self, bias: bool) -> &'static KernelSource {
+        let variant = 2 * usize::from(bias) + usize::from(self.dropout.is_some());
         match self.head_dim {
-            32 => &HEADS_OF_32,
-            64 => &HEADS_OF_64,
+            32 => &HEADS_OF_32[variant],
+            64 => &HEADS_OF_64[variant],
             other => panic!("heads of {other} columns are refused when an encoder is read"),
         }
     }
@@ -134,7 +152,7 @@ impl Shape {
             }
             Device::Cuda(cuda) => {
                 let tiles = self.batch.tiles();
-                Launch::new(cuda, self.kernels(), "attention_forward")
+                Launch::new(cuda, self.kernels(bias.is_some()), "attention_forward")
                     .shape(tiles.count, self.heads, 128)
                     .shared(self.shared(5, 0, 4096, bias.is_some()))
                     .address(qkv.address())
@@ -173,13 +191,14 @@ impl Shape {
         let sums_address = sums.as_ref().map_or(0, Buffer::pointer);
         let bias_address = bias.map_or(0, Tensor::address);
         let tiles = self.batch.tiles();
+        let with_bias = bias.is_some();
+        let kernels = self.kernels(with_bias);
         let launch = |name, blocks, threads, shared| {
-            Launch::new(cuda, self.kernels(), name).shape(blocks, self.heads, threads).shared(shared)
+            Launch::new(cuda, kernels, name).shape(blocks, self.heads, threads).shared(shared)
         };
         let settings = |launch: Launch<'_>| {
             launch.int(tokens).int(self.heads).float(self.scale()).paired_dropout(self.dropout).run()
         };
-        let with_bias = bias.is_some();
         let short =
             launch("attention_backward_short", tiles.short, 256, self.shared(8, 34_304, 4096, with_bias))
                 .address(saved.qkv.address())
@@ -217,7 +236,7 @@ impl Shape {
             .address(d_qkv.address());
         settings(keys)?;
         if let (Some(sums), Some(d_bias)) = (&sums, d_bias) {
-            Launch::new(cuda, self.kernels(), "attention_bias_gradient")
+            Launch::new(cuda, kernels, "attention_bias_gradient")
                 .shape((self.heads * DISTANCES).div_ceil(256), 1, 256)
                 .buffer(sums)
                 .address(d_bias.address())

@@ -1,8 +1,8 @@
 // The backward pass of attention. Compiled after attention.cu, whose header says what lies where, and
 // attention_bias.cu.
 //
-// With P the probabilities, M the dropout mask of zeros and ones, F the factor of what is kept and S the scaled
-// scores:
+// With P the probabilities, M the dropout mask of zeros and ones, F the factor of what is kept and S the
+// scaled scores:
 //   d_values  = F * (P * M)^T d_out          dS     = P * (M * (d_out values^T) - delta)
 //   d_keys    = F * scale * dS^T queries     delta  = row sums of d_out * out, divided by F
 //   d_queries = F * scale * dS keys          d_bias = F * sums of dS by distance
@@ -44,7 +44,7 @@ struct KeyWork {
     const float* log_sums;   // of the tile's queries, in shared memory; infinite past the end
     const float* deltas;
     const u32* row_bits;     // what `random_row` gives for them
-    const float* distances;  // or null
+    const float* distances;  // if there is a bias
     int key;                 // the lane's upper row, in the sequence
     u32 key_bits;            // what `random_column` gives for it; eight rows on, the number is the same
     int query;               // the tile's first row, in the sequence
@@ -85,7 +85,7 @@ __device__ __forceinline__ void add_queries(
             weights[n][e] = fmaf(weights[n][e], work.scale, -LOG2_E * (e & 1 ? log_sum.y : log_sum.x));
         }
     }
-    if (work.distances) {
+    if (BIAS) {
         const float* nearest = work.distances + (work.key - work.query - column + 511);
 #pragma unroll
         for (int n = 0; n < 4; n++) {
@@ -113,7 +113,7 @@ __device__ __forceinline__ void add_queries(
     for (int n = 0; n < 4; n++) {
         const float2 delta = *(const float2*)(work.deltas + column + n * 8);
         bool keep[4] = {true, true, true, true};
-        if (dropout.thresholds) {
+        if (DROPOUT) {
             const uint2 row_bits = *(const uint2*)(work.row_bits + column + n * 8);
 #pragma unroll
             for (int e = 0; e < 2; e++) {
@@ -190,7 +190,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_short(
             threadIdx.x < length ? log_sums[(size_t)head * tokens + start + threadIdx.x] : infinity();
         row_bits[threadIdx.x] = random_row(dropout.low, (start + threadIdx.x) * heads + head);
     }
-    if (bias) load_bias<256>(distances, bias, head);
+    if (BIAS) load_bias<256>(distances, bias, head);
     uint4 output[CHUNKS / 2];
     load_output(output, out + out_from, hidden, length);
     wait_for_copies();
@@ -205,7 +205,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_short(
         const int key = own + (int)((threadIdx.x & 31) >> 2);
         const KeyWork work = {
             key_tile + own * ROW + lane_by_row(), value_tile + own * ROW + lane_by_row(),
-            query_tile, d_out_tile, row_log_sums, deltas, row_bits, bias ? distances : nullptr,
+            query_tile, d_out_tile, row_log_sums, deltas, row_bits, distances,
             key, random_column(dropout.high, key), 0, length, scale * LOG2_E,
         };
 #pragma unroll 1
@@ -235,7 +235,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_short(
     store_rows<256>(d_qkv + from, stride, query_tile, length);
     store_rows<256>(d_qkv + from + hidden, stride, d_out_tile, length);
     store_rows<256>(d_qkv + from + 2 * hidden, stride, value_tile, length);
-    if (bias_sums) {
+    if (BIAS && bias_sums) {
         const int distance = (int)threadIdx.x - (SHORT - 1); // of a key from its query
         if (abs(distance) < length) {
             const float sum = diagonal_sum<SHORT * 2>(d_score_tile, length, length, distance);
@@ -276,7 +276,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
     load_tile(query_tile, qkv + from, stride, valid);
     load_tile(first_keys, keys, stride, length);
     load_tile(first_keys + TILE_BYTES, values, stride, length);
-    if (bias) load_bias<128>(distances, bias, head);
+    if (BIAS) load_bias<128>(distances, bias, head);
     uint4 output[CHUNKS / 2];
     load_output(output, out + out_from, hidden, valid);
     wait_for_copies();
@@ -304,7 +304,8 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
         delta[half] = __shfl_sync(0xffffffff, own_delta, 2 * group + half * 16);
     }
     const u32 mask_row = (u32)(start + row) * heads + head;
-    const u32 row_bits[2] = {random_row(dropout.low, mask_row), random_row(dropout.low, mask_row + 8 * heads)};
+    const u32 row_bits[2] = {random_row(dropout.low, mask_row),
+                             random_row(dropout.low, mask_row + 8 * heads)};
     float d_queries[COLUMNS][4] = {};
     Diagonals diagonals(spans + warp * SPAN);
     for (int first = 0, odd = 0; first < length; first += TILE, odd ^= 1) {
@@ -319,7 +320,8 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
             load_tile(other, keys + next * stride, stride, length - next);
             load_tile(other + TILE_BYTES, values + next * stride, stride, length - next);
         }
-        if (__all_sync(~0u, tile.y + warp * 16 >= length)) continue; // a warp without queries copies for the others
+        // A warp without queries copies for the others.
+        if (__all_sync(~0u, tile.y + warp * 16 >= length)) continue;
 #pragma unroll 1
         for (int from = 0; from < min(TILE, length - first); from += 32) {
             const u32 key_rows = key_tile + from * ROW;
@@ -345,7 +347,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
                     scores[n][e] = fmaf(scores[n][e], scale * LOG2_E, -log_sum[e >> 1]);
                 }
             }
-            if (bias) {
+            if (BIAS) {
                 const float* nearest = distances + (column - row + 511);
 #pragma unroll
                 for (int n = 0; n < 4; n++) {
@@ -353,7 +355,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
                     for (int e = 0; e < 4; e++) scores[n][e] += nearest[n * 8 + (e & 1) - (e >> 1) * 8];
                 }
             }
-            if (dropout.thresholds) drop_pairs(d_scores, row_bits, column, dropout);
+            if (DROPOUT) drop_pairs(d_scores, row_bits, column, dropout);
             if (first + from + 32 > length) {
 #pragma unroll
                 for (int n = 0; n < 4; n++) {
@@ -370,7 +372,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
                     d_scores[n][e] = power_of_two(scores[n][e]) * (d_scores[n][e] - delta[e >> 1]);
                 }
             }
-            if (bias_sums) diagonals.add_keys(d_scores);
+            if (BIAS && bias_sums) diagonals.add_keys(d_scores);
 #pragma unroll
             for (int k = 0; k < 2; k++) {
                 Fragment d_score;
@@ -388,9 +390,9 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
             }
         }
     }
-    if (bias_sums) diagonals.finish();
+    if (BIAS && bias_sums) diagonals.finish();
     __syncthreads();
-    if (bias_sums) add_spans(bias_sums, head, spans, tile.y, length, dropout.scale);
+    if (BIAS && bias_sums) add_spans(bias_sums, head, spans, tile.y, length, dropout.scale);
     const u32 result = first_keys + warp * 16 * ROW;
     put_rows(result, d_queries, scale * dropout.scale, scale * dropout.scale);
     __syncwarp();
@@ -438,7 +440,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_key
     load_tile(key_tile, qkv + from, stride, valid);
     load_tile(value_tile, qkv + from + hidden, stride, valid);
     load_queries(0, 0);
-    if (bias) load_bias<128>(distances, bias, head);
+    if (BIAS) load_bias<128>(distances, bias, head);
 
     const int key = tile.y + own + (int)((threadIdx.x & 31) >> 2);
     float d_keys[COLUMNS][4] = {}, d_values[COLUMNS][4] = {};
@@ -451,9 +453,10 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_key
         const KeyWork work = {
             key_tile + own * ROW + lane_by_row(), value_tile + own * ROW + lane_by_row(), query_tile,
             query_tile + TILE_BYTES, query_rows, query_rows + TILE, (const u32*)query_rows + 2 * TILE,
-            bias ? distances : nullptr, key, random_column(dropout.high, key), first, length, scale * LOG2_E,
+            distances, key, random_column(dropout.high, key), first, length, scale * LOG2_E,
         };
-        if (__all_sync(~0u, tile.y + own >= length)) continue; // a warp without keys copies for the others
+        // A warp without keys copies for the others.
+        if (__all_sync(~0u, tile.y + own >= length)) continue;
 #pragma unroll 1
         for (int query = 0; query < min(TILE, length - first); query += 32) {
             add_queries<false>(work, dropout, query, d_keys, d_values, 0);

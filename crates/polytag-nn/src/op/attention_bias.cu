@@ -85,7 +85,8 @@ struct Diagonals {
     }
 };
 
-// Adds up what four warps, those that had queries, have found for the tile that begins at `row`, times a factor.
+// Adds up what four warps, those that had queries, have found for the tile that begins at `row`, times a
+// factor.
 __device__ __forceinline__ void add_spans(
     long long* bias_sums, int head, const float* spans, int row, int length, float factor
 ) {
