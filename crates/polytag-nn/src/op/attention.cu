@@ -114,6 +114,12 @@ __device__ __forceinline__ float power_of_two(float x) {
     return y;
 }
 
+// The same number, of which the compiler does not know how to compute it again: it stays in a register.
+__device__ __forceinline__ u32 opaque(u32 x) {
+    asm volatile("mov.u32 %0, %0;" : "+r"(x));
+    return x;
+}
+
 __device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
 
 // Whether the values that a random number's halves stand for are kept.

@@ -248,6 +248,75 @@ extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_short(
 constexpr int QUERY_BYTES = 2 * TILE_BYTES + 512;
 static_assert(4 * SPAN * sizeof(float) <= QUERY_BYTES, "the sums do not fit where the tiles lay");
 
+// What a warp with 16 queries needs to know of them.
+struct QueryWork {
+    Fragment query[STEPS], d_output[STEPS];
+    u32 by_row, by_column;      // where the lane points in the keys
+    float log_sum[2], delta[2]; // of the lane's two rows; log sums are infinite past the end
+    u32 row_bits[2];            // what `random_row` gives for them
+    int row, length;            // the lane's upper row, and all rows of the sequence
+    const float* distances;     // if there is a bias
+    float scale;                // of scores that are exponents of two, as the log sums are
+};
+
+// 32 keys in shared memory, values a tile after them.
+struct Block {
+    u32 rows;
+    int first;             // of the keys, in the sequence
+    bool sums;             // whether the bias's gradient is wanted
+    Diagonals& diagonals;  // which take it
+};
+
+// Adds what 32 keys, the LAST of which may lie past the end, give to the gradient of the warp's queries.
+template <bool LAST>
+__device__ __forceinline__ void add_keys(
+    const QueryWork& work, const PairedDropout& dropout, const Block& block, float (&d_queries)[COLUMNS][4]
+) {
+    float scores[4][4] = {}, d_scores[4][4] = {};
+#pragma unroll
+    for (int step = 0; step < STEPS; step++) {
+#pragma unroll
+        for (int n = 0; n < 2; n++) {
+            const u32 at = step_to(block.rows + work.by_column, n, step);
+            const Fragment key = load_matrices(at);
+            multiply_add(scores[2 * n], work.query[step], key.part[0], key.part[1]);
+            multiply_add(scores[2 * n + 1], work.query[step], key.part[2], key.part[3]);
+            const Fragment value = load_matrices(at + TILE_BYTES);
+            multiply_add(d_scores[2 * n], work.d_output[step], value.part[0], value.part[1]);
+            multiply_add(d_scores[2 * n + 1], work.d_output[step], value.part[2], value.part[3]);
+        }
+    }
+    const int column = block.first + 2 * (threadIdx.x & 3);
+    if (DROPOUT) drop_pairs(d_scores, work.row_bits, column, dropout);
+    const float* nearest = work.distances + (column - work.row + 511);
+#pragma unroll
+    for (int n = 0; n < 4; n++) {
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            scores[n][e] = fmaf(scores[n][e], work.scale, -work.log_sum[e >> 1]);
+            if (BIAS) scores[n][e] += nearest[n * 8 + (e & 1) - (e >> 1) * 8];
+            if (LAST && column + n * 8 + (e & 1) >= work.length) scores[n][e] = -infinity();
+            d_scores[n][e] = power_of_two(scores[n][e]) * (d_scores[n][e] - work.delta[e >> 1]);
+        }
+    }
+    if (BIAS && block.sums) block.diagonals.add_keys(d_scores);
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+        Fragment d_score;
+#pragma unroll
+        for (int part = 0; part < 4; part++) {
+            const int n = 2 * k + (part >> 1), e = (part & 1) * 2;
+            d_score.part[part] = pack(d_scores[n][e], d_scores[n][e + 1]);
+        }
+#pragma unroll
+        for (int n = 0; n < COLUMNS / 2; n++) {
+            const Fragment key = load_transposed(step_to(block.rows + work.by_row, k, n));
+            multiply_add(d_queries[2 * n], d_score, key.part[0], key.part[1]);
+            multiply_add(d_queries[2 * n + 1], d_score, key.part[2], key.part[3]);
+        }
+    }
+}
+
 // A tile of 64 queries of a long sequence: d_queries, d_bias, and the deltas for the pass over the keys.
 extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_queries(
     const bf16* __restrict__ qkv, const bf16* __restrict__ out, const bf16* __restrict__ d_out,
@@ -257,7 +326,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
 ) {
     const int2 tile = tiles[blockIdx.x];
     const int head = blockIdx.y, warp = threadIdx.x >> 5;
-    const int group = (threadIdx.x & 31) >> 2, pair = threadIdx.x & 3;
+    const int group = (threadIdx.x & 31) >> 2;
     const int start = offsets[tile.x], length = offsets[tile.x + 1] - start;
     const int valid = min(TILE, length - tile.y);
     const int hidden = heads * HEAD_DIM, stride = 3 * hidden;
@@ -285,27 +354,29 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
     if ((threadIdx.x & 1) == 0 && (threadIdx.x >> 1) < valid) {
         deltas[(size_t)head * tokens + start + tile.y + (threadIdx.x >> 1)] = own_delta;
     }
-    Fragment query[STEPS], d_output[STEPS];
+    QueryWork work;
 #pragma unroll
     for (int step = 0; step < STEPS; step++) {
-        query[step] = load_matrices(step_to(own_rows + lane_by_row(), 0, step));
-        d_output[step] = load_matrices(step_to(own_rows + TILE_BYTES + lane_by_row(), 0, step));
+        work.query[step] = load_matrices(step_to(own_rows + lane_by_row(), 0, step));
+        work.d_output[step] = load_matrices(step_to(own_rows + TILE_BYTES + lane_by_row(), 0, step));
     }
     __syncthreads();
 
-    const int row = tile.y + warp * 16 + group;
-    float log_sum[2], delta[2];
+    work.by_row = opaque(lane_by_row());
+    work.by_column = opaque(lane_by_column());
+    work.row = tile.y + warp * 16 + group;
+    work.length = length;
+    work.distances = distances;
+    work.scale = scale * LOG2_E;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const int here = row + half * 8;
+        const int here = work.row + half * 8;
         // Past the end a high bias alone might be infinite as a power: infinity makes it zero.
-        log_sum[half] = here < length ? log_sums[(size_t)head * tokens + start + here] * LOG2_E
-                                      : infinity();
-        delta[half] = __shfl_sync(0xffffffff, own_delta, 2 * group + half * 16);
+        work.log_sum[half] = here < length ? log_sums[(size_t)head * tokens + start + here] * LOG2_E
+                                           : infinity();
+        work.delta[half] = __shfl_sync(0xffffffff, own_delta, 2 * group + half * 16);
+        if (DROPOUT) work.row_bits[half] = random_row(dropout.low, (u32)(start + here) * heads + head);
     }
-    const u32 mask_row = (u32)(start + row) * heads + head;
-    const u32 row_bits[2] = {random_row(dropout.low, mask_row),
-                             random_row(dropout.low, mask_row + 8 * heads)};
     float d_queries[COLUMNS][4] = {};
     Diagonals diagonals(spans + warp * SPAN);
     for (int first = 0, odd = 0; first < length; first += TILE, odd ^= 1) {
@@ -325,69 +396,9 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
 #pragma unroll 1
         for (int from = 0; from < min(TILE, length - first); from += 32) {
             const u32 key_rows = key_tile + from * ROW;
-            float scores[4][4] = {}, d_scores[4][4] = {};
-#pragma unroll
-            for (int step = 0; step < STEPS; step++) {
-#pragma unroll
-                for (int n = 0; n < 2; n++) {
-                    const u32 at = step_to(key_rows + lane_by_column(), n, step);
-                    const Fragment key = load_matrices(at);
-                    multiply_add(scores[2 * n], query[step], key.part[0], key.part[1]);
-                    multiply_add(scores[2 * n + 1], query[step], key.part[2], key.part[3]);
-                    const Fragment value = load_matrices(at + TILE_BYTES);
-                    multiply_add(d_scores[2 * n], d_output[step], value.part[0], value.part[1]);
-                    multiply_add(d_scores[2 * n + 1], d_output[step], value.part[2], value.part[3]);
-                }
-            }
-            const int column = first + from + 2 * pair;
-#pragma unroll
-            for (int n = 0; n < 4; n++) {
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    scores[n][e] = fmaf(scores[n][e], scale * LOG2_E, -log_sum[e >> 1]);
-                }
-            }
-            if (BIAS) {
-                const float* nearest = distances + (column - row + 511);
-#pragma unroll
-                for (int n = 0; n < 4; n++) {
-#pragma unroll
-                    for (int e = 0; e < 4; e++) scores[n][e] += nearest[n * 8 + (e & 1) - (e >> 1) * 8];
-                }
-            }
-            if (DROPOUT) drop_pairs(d_scores, row_bits, column, dropout);
-            if (first + from + 32 > length) {
-#pragma unroll
-                for (int n = 0; n < 4; n++) {
-#pragma unroll
-                    for (int e = 0; e < 4; e++) {
-                        if (column + n * 8 + (e & 1) >= length) scores[n][e] = -infinity();
-                    }
-                }
-            }
-#pragma unroll
-            for (int n = 0; n < 4; n++) {
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    d_scores[n][e] = power_of_two(scores[n][e]) * (d_scores[n][e] - delta[e >> 1]);
-                }
-            }
-            if (BIAS && bias_sums) diagonals.add_keys(d_scores);
-#pragma unroll
-            for (int k = 0; k < 2; k++) {
-                Fragment d_score;
-#pragma unroll
-                for (int part = 0; part < 4; part++) {
-                    const int n = 2 * k + (part >> 1), e = (part & 1) * 2;
-                    d_score.part[part] = pack(d_scores[n][e], d_scores[n][e + 1]);
-                }
-#pragma unroll
-                for (int n = 0; n < COLUMNS / 2; n++) {
-                    const Fragment key = load_transposed(step_to(key_rows + lane_by_row(), k, n));
-                    multiply_add(d_queries[2 * n], d_score, key.part[0], key.part[1]);
-                    multiply_add(d_queries[2 * n + 1], d_score, key.part[2], key.part[3]);
-                }
-            }
+            const Block block = {key_rows, first + from, bias_sums != nullptr, diagonals};
+            if (first + from + 32 <= length) add_keys<false>(work, dropout, block, d_queries);
+            else add_keys<true>(work, dropout, block, d_queries);
         }
     }
     if (BIAS && bias_sums) diagonals.finish();
