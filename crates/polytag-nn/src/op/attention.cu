@@ -16,9 +16,9 @@
 //
 // kernel                      grid                     threads  bytes of shared memory, T = 128 * HEAD_DIM
 // attention_forward           tiles, heads             128      5 T,                +4096 with a bias
-// attention_backward_short    short sequences, heads   256      8 T + 34304,        +4096 with a bias
+// attention_backward_short    short sequences, heads   256      8 T + 35328,        +4096 with a bias
 // attention_backward_queries  long tiles, heads        128      6 T + 512,          +4096 with a bias
-// attention_backward_keys     long tiles, heads        128      6 T + 1536,         +4096 with a bias
+// attention_backward_keys     long tiles, heads        128      6 T + 2560,         +4096 with a bias
 // attention_bias_gradient     any                      any      0
 // The blocks a multiprocessor holds are counted on the whole of its shared memory: the host asks for the
 // largest share (preferred carve-out 100).

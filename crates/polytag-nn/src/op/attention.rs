@@ -200,7 +200,7 @@ impl Shape {
             launch.int(tokens).int(self.heads).float(self.scale()).paired_dropout(self.dropout).run()
         };
         let short =
-            launch("attention_backward_short", tiles.short, 256, self.shared(8, 34_304, 4096, with_bias))
+            launch("attention_backward_short", tiles.short, 256, self.shared(8, 35_328, 4096, with_bias))
                 .address(saved.qkv.address())
                 .address(saved.out.address())
                 .address(d_out.address())
@@ -211,7 +211,7 @@ impl Shape {
                 .address(d_qkv.address())
                 .address(sums_address);
         settings(short)?;
-        let deltas = Buffer::take(cuda, 4 * self.heads * tokens)?;
+        let starts = Buffer::take(cuda, 2 * 4 * self.heads * tokens)?;
         let queries =
             launch("attention_backward_queries", tiles.long, 128, self.shared(6, 512, 4096, with_bias))
                 .address(saved.qkv.address())
@@ -221,18 +221,17 @@ impl Shape {
                 .address(tiles.all)
                 .address(bias_address)
                 .address(saved.log_sums.address())
-                .buffer(&deltas)
+                .buffer(&starts)
                 .address(d_qkv.address())
                 .address(sums_address);
         settings(queries)?;
-        let keys = launch("attention_backward_keys", tiles.long, 128, self.shared(6, 1536, 4096, with_bias))
+        let keys = launch("attention_backward_keys", tiles.long, 128, self.shared(6, 2560, 4096, with_bias))
             .address(saved.qkv.address())
             .address(d_out.address())
             .address(self.batch.offsets_address())
             .address(tiles.all)
             .address(bias_address)
-            .address(saved.log_sums.address())
-            .buffer(&deltas)
+            .buffer(&starts)
             .address(d_qkv.address());
         settings(keys)?;
         if let (Some(sums), Some(d_bias)) = (&sums, d_bias) {

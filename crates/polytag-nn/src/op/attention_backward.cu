@@ -37,12 +37,25 @@ __device__ __forceinline__ float row_delta(const uint4 (&output)[CHUNKS / 2], u3
     return sum + __shfl_xor_sync(0xffffffff, sum, 1);
 }
 
+// The products that make scores start at minus a query's log sum, over the scale, and those that make the
+// gradients of probabilities at minus its delta: the tensor cores subtract for nothing. Where queries are the
+// columns, a lane starts with the values of two neighbours, twice; so that is how they lie in shared memory.
+__device__ __forceinline__ int start_place(int query) { return (query >> 1) * 4 + (query & 1); }
+
+__device__ __forceinline__ void load_start(float (&sums)[4], const float* starts, int query) {
+    const float4 start = *(const float4*)(starts + 2 * query);
+    sums[0] = start.x;
+    sums[1] = start.y;
+    sums[2] = start.z;
+    sums[3] = start.w;
+}
+
 // What a warp with 16 keys needs to know of them and of a tile of queries.
 struct KeyWork {
     u32 keys, values;        // the lane's addresses in the warp's rows
     u32 queries, d_out;      // tiles
-    const float* log_sums;   // of the tile's queries, in shared memory; infinite past the end
-    const float* deltas;
+    const float* starts;     // where sums of the tile's queries start, in shared memory: see `load_start`
+    const float* d_starts;
     const u32* row_bits;     // what `random_row` gives for them
     const float* distances;  // if there is a bias
     int key;                 // the lane's upper row, in the sequence
@@ -60,11 +73,19 @@ __device__ __forceinline__ void add_queries(
     float (&d_values)[COLUMNS][4], u32 d_score_rows
 ) {
     const int group = (threadIdx.x & 31) >> 2, pair = threadIdx.x & 3;
-    float weights[4][4] = {}, d_scores[4][4] = {};
+    const int column = from + 2 * pair;
+    // Made anew every time, or the compiler keeps eight addresses for which it has no registers.
+    const u32 keys = opaque(work.keys), values = opaque(work.values);
+    float weights[4][4], d_scores[4][4];
+#pragma unroll
+    for (int n = 0; n < 4; n++) {
+        load_start(weights[n], work.starts, column + n * 8);
+        load_start(d_scores[n], work.d_starts, column + n * 8);
+    }
 #pragma unroll
     for (int step = 0; step < STEPS; step++) {
-        const Fragment key = load_matrices(step_to(work.keys, 0, step));
-        const Fragment value = load_matrices(step_to(work.values, 0, step));
+        const Fragment key = load_matrices(step_to(keys, 0, step));
+        const Fragment value = load_matrices(step_to(values, 0, step));
 #pragma unroll
         for (int n = 0; n < 2; n++) {
             const u32 at = step_to(lane_by_column() + from * ROW, n, step);
@@ -76,21 +97,13 @@ __device__ __forceinline__ void add_queries(
             multiply_add(d_scores[2 * n + 1], value, d_out.part[2], d_out.part[3]);
         }
     }
-    const int column = from + 2 * pair;
+    const float* nearest = work.distances + (work.key - work.query - column + 511);
 #pragma unroll
     for (int n = 0; n < 4; n++) {
-        const float2 log_sum = *(const float2*)(work.log_sums + column + n * 8);
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            weights[n][e] = fmaf(weights[n][e], work.scale, -LOG2_E * (e & 1 ? log_sum.y : log_sum.x));
-        }
-    }
-    if (BIAS) {
-        const float* nearest = work.distances + (work.key - work.query - column + 511);
-#pragma unroll
-        for (int n = 0; n < 4; n++) {
-#pragma unroll
-            for (int e = 0; e < 4; e++) weights[n][e] += nearest[(e >> 1) * 8 - n * 8 - (e & 1)];
+            const float by = BIAS ? nearest[(e >> 1) * 8 - n * 8 - (e & 1)] : 0.0f;
+            weights[n][e] = fmaf(weights[n][e], work.scale, by);
         }
     }
     if (D_SCORES && work.key + 8 >= work.length) {
@@ -111,9 +124,10 @@ __device__ __forceinline__ void add_queries(
     }
 #pragma unroll
     for (int n = 0; n < 4; n++) {
-        const float2 delta = *(const float2*)(work.deltas + column + n * 8);
         bool keep[4] = {true, true, true, true};
+        float2 start = {0.0f, 0.0f};
         if (DROPOUT) {
+            start = *(const float2*)(work.d_starts + 2 * (column + n * 8));
             const uint2 row_bits = *(const uint2*)(work.row_bits + column + n * 8);
 #pragma unroll
             for (int e = 0; e < 2; e++) {
@@ -125,8 +139,7 @@ __device__ __forceinline__ void add_queries(
         }
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            const float d_weight = keep[e] ? d_scores[n][e] : 0.0f;
-            d_scores[n][e] = weights[n][e] * (d_weight - (e & 1 ? delta.y : delta.x));
+            d_scores[n][e] = weights[n][e] * (keep[e] ? d_scores[n][e] : e & 1 ? start.y : start.x);
             if (!keep[e]) weights[n][e] = 0.0f;
         }
     }
@@ -177,17 +190,18 @@ extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_short(
     const u32 value_tile = query_tile + 4 * TILE_BYTES;
     const u32 d_out_tile = query_tile + 6 * TILE_BYTES;
     const u32 d_score_tile = query_tile + 8 * TILE_BYTES;
-    float* row_log_sums = (float*)(memory + 8 * TILE_BYTES + SHORT * SHORT * 2);
-    float* deltas = row_log_sums + SHORT;
-    u32* row_bits = (u32*)deltas + SHORT;
-    float* distances = deltas + 2 * SHORT;
+    float* starts = (float*)(memory + 8 * TILE_BYTES + SHORT * SHORT * 2);
+    float* d_starts = starts + 2 * SHORT;
+    u32* row_bits = (u32*)d_starts + 2 * SHORT;
+    float* distances = d_starts + 3 * SHORT;
     load_rows<256>(d_out_tile, d_out + out_from, hidden, rows, length);
     load_rows<256>(query_tile, qkv + from, stride, rows, length);
     load_rows<256>(key_tile, qkv + from + hidden, stride, rows, length);
     load_rows<256>(value_tile, qkv + from + 2 * hidden, stride, rows, length);
     if (threadIdx.x < rows) {
-        row_log_sums[threadIdx.x] =
-            threadIdx.x < length ? log_sums[(size_t)head * tokens + start + threadIdx.x] : infinity();
+        float* at = starts + start_place(threadIdx.x);
+        const size_t row = (size_t)head * tokens + start + threadIdx.x;
+        at[0] = at[2] = threadIdx.x < length ? log_sums[row] / -scale : -infinity();
         row_bits[threadIdx.x] = random_row(dropout.low, (start + threadIdx.x) * heads + head);
     }
     if (BIAS) load_bias<256>(distances, bias, head);
@@ -195,8 +209,10 @@ extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_short(
     load_output(output, out + out_from, hidden, length);
     wait_for_copies();
     __syncthreads();
-    const float delta = row_delta(output, d_out_tile);
-    deltas[threadIdx.x >> 1] = (threadIdx.x >> 1) < length ? delta / dropout.scale : 0.0f;
+    const float delta = row_delta(output, d_out_tile) / dropout.scale;
+    // Either of a row's threads writes one of the two copies.
+    d_starts[start_place(threadIdx.x >> 1) + (threadIdx.x & 1) * 2] =
+        (threadIdx.x >> 1) < length ? -delta : 0.0f;
     __syncthreads();
 
     const int own = warp * 16;
@@ -205,7 +221,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_short(
         const int key = own + (int)((threadIdx.x & 31) >> 2);
         const KeyWork work = {
             key_tile + own * ROW + lane_by_row(), value_tile + own * ROW + lane_by_row(),
-            query_tile, d_out_tile, row_log_sums, deltas, row_bits, distances,
+            query_tile, d_out_tile, starts, d_starts, row_bits, distances,
             key, random_column(dropout.high, key), 0, length, scale * LOG2_E,
         };
 #pragma unroll 1
@@ -317,11 +333,12 @@ __device__ __forceinline__ void add_keys(
     }
 }
 
-// A tile of 64 queries of a long sequence: d_queries, d_bias, and the deltas for the pass over the keys.
+// A tile of 64 queries of a long sequence: d_queries, d_bias, and `starts` [2, heads, tokens] for the pass
+// over the keys.
 extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_queries(
     const bf16* __restrict__ qkv, const bf16* __restrict__ out, const bf16* __restrict__ d_out,
     const int* __restrict__ offsets, const int2* __restrict__ tiles, const float* __restrict__ bias,
-    const float* __restrict__ log_sums, float* __restrict__ deltas, bf16* __restrict__ d_qkv,
+    const float* __restrict__ log_sums, float* __restrict__ starts, bf16* __restrict__ d_qkv,
     long long* bias_sums, int tokens, int heads, float scale, PairedDropout dropout
 ) {
     const int2 tile = tiles[blockIdx.x];
@@ -351,8 +368,11 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
     wait_for_copies();
     __syncthreads();
     const float own_delta = row_delta(output, d_out_tile) / dropout.scale;
-    if ((threadIdx.x & 1) == 0 && (threadIdx.x >> 1) < valid) {
-        deltas[(size_t)head * tokens + start + tile.y + (threadIdx.x >> 1)] = own_delta;
+    if ((threadIdx.x >> 1) < valid) {
+        // One of a row's threads writes the start of its scores, the other that of their gradients.
+        const size_t at = (size_t)head * tokens + start + tile.y + (threadIdx.x >> 1);
+        if (threadIdx.x & 1) starts[(size_t)heads * tokens + at] = -own_delta;
+        else starts[at] = log_sums[at] / -scale;
     }
     QueryWork work;
 #pragma unroll
@@ -413,9 +433,8 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
 // A tile of 64 keys of a long sequence: d_keys and d_values.
 extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_keys(
     const bf16* __restrict__ qkv, const bf16* __restrict__ d_out, const int* __restrict__ offsets,
-    const int2* __restrict__ tiles, const float* __restrict__ bias, const float* __restrict__ log_sums,
-    const float* __restrict__ deltas, bf16* __restrict__ d_qkv,
-    int tokens, int heads, float scale, PairedDropout dropout
+    const int2* __restrict__ tiles, const float* __restrict__ bias, const float* __restrict__ starts,
+    bf16* __restrict__ d_qkv, int tokens, int heads, float scale, PairedDropout dropout
 ) {
     const int2 tile = tiles[blockIdx.x];
     const int head = blockIdx.y, own = (threadIdx.x >> 5) * 16;
@@ -429,23 +448,29 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_key
 
     const u32 key_tile = shared_address(memory);
     const u32 value_tile = key_tile + TILE_BYTES;
-    // Log sums, deltas and random bits, of either pair of tiles.
+    // Starts, d_starts and random bits, of either pair of tiles.
     float* rows = (float*)(memory + 6 * TILE_BYTES);
-    float* distances = rows + 6 * TILE;
+    float* distances = rows + 10 * TILE;
     // The queries' and d_out's tiles number `odd`, with what belongs to their rows.
     const auto load_queries = [&](int first, int odd) {
         const u32 query_tile = key_tile + (2 + 2 * odd) * TILE_BYTES;
         load_tile(query_tile, queries + first * stride, stride, length - first);
         load_tile(query_tile + TILE_BYTES, d_outs + first * hidden, hidden, length - first);
         const int row = threadIdx.x % TILE;
-        const bool exists = first + row < length;
-        const float* source = (threadIdx.x < TILE ? log_sums : deltas) + row_from + first + row;
-        float* target = rows + odd * 3 * TILE;
-        // Past the end a high bias alone might be infinite as a power: infinity makes it zero.
-        if (exists) copy_float(shared_address(target + threadIdx.x), source);
-        else target[threadIdx.x] = threadIdx.x < TILE ? infinity() : 0.0f;
-        if (threadIdx.x < TILE) {
-            ((u32*)target)[2 * TILE + row] = random_row(dropout.low, (start + first + row) * heads + head);
+        const bool second = threadIdx.x >= TILE;
+        const float* source = starts + (second ? heads * tokens : 0) + row_from + first + row;
+        float* row_values = rows + odd * 5 * TILE;
+        float* target = row_values + (second ? 2 * TILE : 0) + start_place(row);
+        if (first + row < length) {
+            copy_float(shared_address(target), source);
+            copy_float(shared_address(target + 2), source);
+        } else {
+            // Past the end a high bias alone might be infinite as a power: infinity makes it zero.
+            target[0] = target[2] = second ? 0.0f : -infinity();
+        }
+        if (DROPOUT && !second) {
+            const u32 mask_row = (start + first + row) * heads + head;
+            ((u32*)row_values)[4 * TILE + row] = random_row(dropout.low, mask_row);
         }
     };
     load_tile(key_tile, qkv + from, stride, valid);
@@ -460,10 +485,10 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_key
         __syncthreads();
         if (first + TILE < length) load_queries(first + TILE, odd ^ 1);
         const u32 query_tile = key_tile + (2 + 2 * odd) * TILE_BYTES;
-        const float* query_rows = rows + odd * 3 * TILE;
+        const float* row_values = rows + odd * 5 * TILE;
         const KeyWork work = {
             key_tile + own * ROW + lane_by_row(), value_tile + own * ROW + lane_by_row(), query_tile,
-            query_tile + TILE_BYTES, query_rows, query_rows + TILE, (const u32*)query_rows + 2 * TILE,
+            query_tile + TILE_BYTES, row_values, row_values + 2 * TILE, (const u32*)row_values + 4 * TILE,
             distances, key, random_column(dropout.high, key), first, length, scale * LOG2_E,
         };
         // A warp without keys copies for the others.
