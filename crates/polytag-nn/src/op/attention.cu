@@ -295,7 +295,10 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_forward(
     const u32 row_bits[2] = {random_row(dropout.low, mask_row),
                              random_row(dropout.low, mask_row + 8 * heads)};
     float sums[COLUMNS][4] = {};
-    float maximum[2] = {-infinity(), -infinity()};
+    // What is subtracted from a row's scores: their maximum at some time. It follows the maximum only where
+    // powers would pass 2^16, which floats bear, so that sums are rarely corrected.
+    const float slack = 16.0f / factor;
+    float level[2] = {-infinity(), -infinity()};
     float total[2] = {0.0f, 0.0f};
     for (int first = 0, odd = 0; first < length; first += TILE, odd ^= 1) {
         const u32 key_tile = query_tile + (1 + 2 * odd) * TILE_BYTES;
@@ -347,28 +350,38 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_forward(
             }
         }
 
+        float highest[2];
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            float highest = maximum[half];
+            highest[half] = fmaxf(scores[0][2 * half], scores[0][2 * half + 1]);
 #pragma unroll
-            for (int n = 0; n < 8; n++) {
-                highest = fmaxf(highest, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
+            for (int n = 1; n < 8; n++) {
+                highest[half] = fmaxf(highest[half], fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
             }
-            highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, 1));
-            highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, 2));
-            const float correction = power_of_two((maximum[half] - highest) * factor);
-            maximum[half] = highest;
-            total[half] *= correction;
+        }
+        if (__any_sync(~0u, highest[0] > level[0] + slack || highest[1] > level[1] + slack)) {
 #pragma unroll
-            for (int n = 0; n < COLUMNS; n++) {
-                sums[n][2 * half] *= correction;
-                sums[n][2 * half + 1] *= correction;
+            for (int half = 0; half < 2; half++) {
+                float reached = fmaxf(level[half], highest[half]);
+                reached = fmaxf(reached, __shfl_xor_sync(0xffffffff, reached, 1));
+                reached = fmaxf(reached, __shfl_xor_sync(0xffffffff, reached, 2));
+                const float correction = power_of_two((level[half] - reached) * factor);
+                level[half] = reached;
+                total[half] *= correction;
+#pragma unroll
+                for (int n = 0; n < COLUMNS; n++) {
+                    sums[n][2 * half] *= correction;
+                    sums[n][2 * half + 1] *= correction;
+                }
             }
+        }
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
 #pragma unroll
             for (int n = 0; n < 8; n++) {
 #pragma unroll
                 for (int e = 2 * half; e < 2 * half + 2; e++) {
-                    scores[n][e] = power_of_two(fmaf(scores[n][e], factor, -highest * factor));
+                    scores[n][e] = power_of_two(fmaf(scores[n][e], factor, -level[half] * factor));
                     total[half] += scores[n][e];
                 }
             }
@@ -395,7 +408,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_forward(
         total[half] += __shfl_xor_sync(0xffffffff, total[half], 2);
         if (pair == 0 && row + half * 8 < length) {
             log_sums[(size_t)head * tokens + start + row + half * 8] =
-                maximum[half] * factor * LN_2 + logf(total[half]);
+                level[half] * factor * LN_2 + logf(total[half]);
         }
     }
     put_rows(own_rows, sums, dropout.scale / total[0], dropout.scale / total[1]);
