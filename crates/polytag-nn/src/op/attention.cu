@@ -1,9 +1,9 @@
 // Attention over packed sequences, forward and backward, without scores in device memory.
 //
 // Compiled once a head dimension (HEAD_DIM 32 or 64), with and without a bias (BIAS 0 or 1) and dropout
-// (DROPOUT 0 or 1), after random.cu, before attention_bias.cu and attention_backward.cu, for compute
-// capability 8.0 and later. Needs no header: bf16 values travel as 16-bit integers, the tensor cores are
-// called by name.
+// (DROPOUT 0 or 1), after random.cu, before attention_bias.cu, attention_backward.cu and attention_long.cu,
+// for compute capability 8.0 and later. Needs no header: bf16 values travel as 16-bit integers, the tensor
+// cores are called by name.
 //
 // In:  qkv    bf16 [tokens, 3 * hidden]: queries, keys and values side by side, heads side by side in each
 //      offsets [sequences + 1]: where the sequences, of at most 512 tokens, begin and end

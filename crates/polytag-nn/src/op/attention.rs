@@ -18,7 +18,8 @@ use crate::tensor::Tensor;
 const TEXT: &str = concat!(
     include_str!("attention.cu"),
     include_str!("attention_bias.cu"),
-    include_str!("attention_backward.cu")
+    include_str!("attention_backward.cu"),
+    include_str!("attention_long.cu")
 );
 
 /// The kernels for heads of 32 or 64 columns: plain, with dropout, with a bias, with both. What holds for
