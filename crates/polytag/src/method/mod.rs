@@ -8,6 +8,7 @@ mod error; // why a method could not be fitted
 mod label_text; // what of a label an encoder reads
 mod words; // from pieces of words to words, for explanations
 mod lexical; // words of the document against words of the label
+mod embedding; // one encoder for documents and labels, and the vectors of all labels: a model
 mod frozen; // an encoder as it is, document against label
 mod training; // an encoder trained on documents and their labels: what such methods share
 mod dual_encoder; // a document and a label as vectors, compared
@@ -17,8 +18,9 @@ mod run; // from a task to a model folder and back
 
 pub use config::{METHODS, MethodConfig};
 pub use dual_encoder::{DualEncoder, DualEncoderConfig, DualEncoderModel, Pooling};
+pub use embedding::EmbeddingModel;
 pub use error::MethodError;
-pub use frozen::{Frozen, FrozenConfig, FrozenModel};
+pub use frozen::{Frozen, FrozenConfig};
 pub use label_attention::{LabelAttention, LabelAttentionConfig, LabelAttentionModel};
 pub use label_text::LabelText;
 pub use lexical::{Lexical, LexicalConfig, LexicalModel};

@@ -7,7 +7,7 @@ use polytag_nn::device::Device;
 use super::TrainContext;
 use super::config::{Kind, MethodConfig};
 use super::dual_encoder::DualEncoderModel;
-use super::frozen::FrozenModel;
+use super::embedding::EmbeddingModel;
 use super::label_attention::LabelAttentionModel;
 use super::lexical::LexicalModel;
 use crate::Error;
@@ -99,7 +99,7 @@ fn load_fitted(dir: &Path, device: &Device) -> Result<Box<dyn Predictor>, Error>
     let folder = ModelFolder::open(dir)?;
     Ok(match kind(&folder)? {
         Kind::Lexical => Box::new(LexicalModel::load(&folder)?),
-        Kind::Frozen => Box::new(FrozenModel::load(&folder, device)?),
+        Kind::Frozen => Box::new(EmbeddingModel::load(&folder, device)?),
         Kind::DualEncoder => Box::new(DualEncoderModel::load(&folder, device)?),
         Kind::LabelAttention => Box::new(LabelAttentionModel::load(&folder, device)?),
     })

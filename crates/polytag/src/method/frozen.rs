@@ -4,19 +4,16 @@
 //! the two. Nothing is learned, from documents or pairs, so it serves labels that no document ever
 //! carried, and a label added later scores exactly as one that was always there.
 
-mod model;
-
-pub use model::FrozenModel;
-
+use polytag_nn::sentence::SentenceEncoder;
 use serde::{Deserialize, Serialize};
 
+use super::embedding::{EmbeddingModel, EmbeddingSettings};
 use super::error::MethodError;
 use super::label_text::LabelText;
 use super::{Method, TrainContext};
 use crate::data::Dataset;
 use crate::index::Precision;
 use crate::predict::Predictor;
-use polytag_nn::sentence::{Overrides, SentenceEncoder};
 
 /// Settings of `frozen`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,12 +64,11 @@ impl Method for Frozen {
         context: &TrainContext<'_>,
     ) -> Result<Box<dyn Predictor>, MethodError> {
         let folder = context.encoders.locate(&self.config.encoder)?;
-        // Cosines: whatever the folder says, vectors are made one long.
-        let overrides =
-            Overrides { max_tokens: self.config.max_tokens, normalise: Some(true), ..Overrides::default() };
-        let encoder = SentenceEncoder::load(&folder, context.device, &overrides)?;
+        let FrozenConfig { max_tokens, label_text, precision, .. } = self.config;
+        let settings = EmbeddingSettings { max_tokens, label_text, precision };
+        let encoder = SentenceEncoder::load(&folder, context.device, &settings.overrides())?;
         let space = dataset.label_space().clone();
-        Ok(Box::new(FrozenModel::new(self.config.clone(), encoder, space, context)?))
+        Ok(Box::new(EmbeddingModel::new(settings, encoder, space, context)?))
     }
 }
 

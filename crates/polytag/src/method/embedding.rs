@@ -1,18 +1,20 @@
-//! The model: an encoder and the vectors of all labels.
+//! An encoder for documents and labels alike, and the vectors of all labels: the model of every method that
+//! leaves such an encoder, whether it trained it or not. A label scores as the cosine of its vector and the
+//! document's; a label that is added scores exactly as one that was always there.
 
 use polytag_nn::device::Device;
 use polytag_nn::sentence::{Overrides, SentenceEncoder};
 use polytag_nn::tokenizer::Text;
+use serde::Deserialize;
 
-use super::FrozenConfig;
+use super::TrainContext;
+use super::error::MethodError;
+use super::label_text::{LabelText, text_of};
+use super::words::{Piece, reasons};
 use crate::artifact::{ArtifactError, MANIFEST, ModelFolder, ModelWriter, TensorsBuilder};
 use crate::data::{LabelChange, LabelSpace, Passage};
 use crate::ids::LabelId;
-use crate::index::{Allowed, Exact, LabelIndex};
-use crate::method::TrainContext;
-use crate::method::error::MethodError;
-use crate::method::label_text::text_of;
-use crate::method::words::{Piece, reasons};
+use crate::index::{Allowed, Exact, LabelIndex, Precision};
 use crate::predict::{Ask, Explanation, PredictError, Predictor};
 use crate::progress::Stage;
 use crate::ranking::Ranking;
@@ -26,24 +28,42 @@ const ENCODER: &str = "encoder";
 /// The file of label vectors, and their name in it.
 const VECTORS: (&str, &str) = ("label_vectors.safetensors", "label_vectors");
 
-/// A fitted `frozen`.
-pub struct FrozenModel {
-    config: FrozenConfig,
+/// How such a model reads and keeps texts: the part of a method's settings that it needs after fitting.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(super) struct EmbeddingSettings {
+    /// How many tokens of a text are read; none reads as many as the encoder was made for.
+    pub(super) max_tokens: Option<usize>,
+    /// What of a label is made into its vector.
+    pub(super) label_text: LabelText,
+    /// What label vectors are kept in.
+    pub(super) precision: Precision,
+}
+
+impl EmbeddingSettings {
+    /// How an encoder is loaded for this: its vectors are made one long whatever its folder says, for cosines.
+    pub(super) fn overrides(&self) -> Overrides {
+        Overrides { max_tokens: self.max_tokens, normalise: Some(true), ..Overrides::default() }
+    }
+}
+
+/// A model that compares vectors of one encoder.
+pub struct EmbeddingModel {
+    settings: EmbeddingSettings,
     encoder: SentenceEncoder,
     space: LabelSpace,
     index: Exact,
 }
 
-impl FrozenModel {
+impl EmbeddingModel {
     pub(super) fn new(
-        config: FrozenConfig,
+        settings: EmbeddingSettings,
         encoder: SentenceEncoder,
         space: LabelSpace,
         context: &TrainContext<'_>,
-    ) -> Result<FrozenModel, MethodError> {
-        let mut index = Exact::new(encoder.dimension(), config.precision)?;
+    ) -> Result<EmbeddingModel, MethodError> {
+        let mut index = Exact::new(encoder.dimension(), settings.precision)?;
         index.reserve(space.positions())?;
-        let mut model = FrozenModel { config, encoder, space, index };
+        let mut model = EmbeddingModel { settings, encoder, space, index };
         let labels: Vec<LabelId> = model.space.iter().map(|(id, _)| id).collect();
         let stage = Stage::start(context.progress, "encoding labels", Some(labels.len() as u64));
         for chunk in labels.chunks(CHUNK) {
@@ -58,12 +78,11 @@ impl FrozenModel {
     }
 
     /// Reads a model that [`save`](Predictor::save) wrote, its encoder onto `device`.
-    pub fn load(folder: &ModelFolder, device: &Device) -> Result<FrozenModel, crate::Error> {
-        let config: FrozenConfig = serde_json::from_value(folder.manifest().config.clone())
+    pub fn load(folder: &ModelFolder, device: &Device) -> Result<EmbeddingModel, crate::Error> {
+        let settings: EmbeddingSettings = serde_json::from_value(folder.manifest().config.clone())
             .map_err(|error| folder.damaged(MANIFEST, error))?;
-        let overrides = Overrides { max_tokens: config.max_tokens, ..Overrides::default() };
-        let encoder =
-            SentenceEncoder::load(&folder.folder(ENCODER)?, device, &overrides).map_err(MethodError::from)?;
+        let encoder = SentenceEncoder::load(&folder.folder(ENCODER)?, device, &settings.overrides())
+            .map_err(MethodError::from)?;
         let space = folder.labels()?;
         let (dim, rows) = folder.tensors(VECTORS.0)?.rows(VECTORS.1)?;
         let fits = dim == encoder.dimension() && rows.len() == dim * space.positions();
@@ -72,7 +91,7 @@ impl FrozenModel {
         }
         let active: Allowed = space.iter().map(|(id, _)| id).collect();
         let index = Exact::from_rows(dim, rows, active).map_err(|error| folder.damaged(VECTORS.0, error))?;
-        Ok(FrozenModel { config, encoder, space, index })
+        Ok(EmbeddingModel { settings, encoder, space, index })
     }
 
     /// The encoder.
@@ -82,7 +101,7 @@ impl FrozenModel {
 
     /// The vectors of labels, end to end.
     fn encode_labels(&self, space: &LabelSpace, labels: &[LabelId]) -> Result<Vec<f32>, PredictError> {
-        Ok(self.config.label_text.with_texts(space, labels, |texts| self.encoder.encode(texts))?)
+        Ok(self.settings.label_text.with_texts(space, labels, |texts| self.encoder.encode(texts))?)
     }
 
     fn index_labels(&mut self, labels: &[LabelId]) -> Result<(), PredictError> {
@@ -94,7 +113,7 @@ impl FrozenModel {
     }
 }
 
-impl Predictor for FrozenModel {
+impl Predictor for EmbeddingModel {
     fn label_space(&self) -> &LabelSpace {
         &self.space
     }
@@ -108,7 +127,7 @@ impl Predictor for FrozenModel {
     fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
         let (space, changed) = self.space.changed(changes).map_err(|(_, error)| error)?;
         // Encoded first: after an error nothing has changed.
-        let written = self.config.label_text.rewritten(&space, &changed);
+        let written = self.settings.label_text.rewritten(&space, &changed);
         let vectors = self.encode_labels(&space, &written)?;
         self.space = space;
         changed.removed.into_iter().for_each(|label| self.index.remove(label));
