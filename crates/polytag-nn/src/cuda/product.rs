@@ -69,6 +69,16 @@ struct PlanKey {
     accumulate: bool,
     bias: bool,
     repeat: Repeat,
+    precision: Precision,
+}
+
+/// What becomes of factors in f32 before they are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Precision {
+    /// They are rounded to TF32, which the tensor cores take: a mantissa of 10 bits.
+    Rounded,
+    /// Nothing.
+    Full,
 }
 
 struct Plan {
@@ -94,19 +104,30 @@ impl Cuda {
         self.products(product, Repeat::ONCE)
     }
 
+    /// Asks for a product of matrices in f32 that are not rounded: for results that are compared with each
+    /// other rather than learned from. The tensor cores cannot help with it, so that it takes longer.
+    pub(crate) fn full_product(&self, product: &Product) -> Result<(), Error> {
+        assert_eq!((product.left.element, product.right.element), (Element::F32, Element::F32), "in f32");
+        self.products_in(product, Repeat::ONCE, Precision::Full)
+    }
+
     /// Asks for several products of one shape at once; `product` is the first of them.
     pub(crate) fn products(&self, product: &Product, repeat: Repeat) -> Result<(), Error> {
+        self.products_in(product, repeat, Precision::Rounded)
+    }
+
+    fn products_in(&self, product: &Product, repeat: Repeat, precision: Precision) -> Result<(), Error> {
         if product.rows == 0 || product.columns == 0 || repeat.count == 0 {
             return Ok(());
         }
         assert!(!product.out.transposed, "a result is stored as it is");
         self.bind()?;
         let mut plans = self.inner.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        let plan = match plans.made.entry(PlanKey::of(product, repeat)) {
+        let plan = match plans.made.entry(PlanKey::of(product, repeat, precision)) {
             Entry::Occupied(made) => made.into_mut(),
             Entry::Vacant(place) => {
                 // SAFETY: the library was found when the device was opened.
-                let plan = unsafe { Plan::new(self.inner.blas.0, product, repeat) };
+                let plan = unsafe { Plan::new(self.inner.blas.0, product, repeat, precision) };
                 place.insert(plan.map_err(failed(product))?)
             }
         };
@@ -141,7 +162,7 @@ impl Cuda {
 }
 
 impl PlanKey {
-    fn of(product: &Product, repeat: Repeat) -> PlanKey {
+    fn of(product: &Product, repeat: Repeat, precision: Precision) -> PlanKey {
         PlanKey {
             shape: (product.rows, product.columns, product.depth),
             strides: (product.left.stride, product.right.stride, product.out.stride),
@@ -150,6 +171,7 @@ impl PlanKey {
             accumulate: product.accumulate,
             bias: product.bias != 0,
             repeat,
+            precision,
         }
     }
 }
@@ -161,10 +183,11 @@ impl Plan {
         blas: sys::cublasLtHandle_t,
         product: &Product,
         repeat: Repeat,
+        precision: Precision,
     ) -> Result<Plan, lt::CublasError> {
-        let compute = match product.left.element {
-            Element::Bf16 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
-            Element::F32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+        let compute = match (product.left.element, precision) {
+            (Element::F32, Precision::Rounded) => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+            _ => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
         };
         let descriptor = lt::create_matmul_desc(compute, sys::cudaDataType::CUDA_R_32F)?;
         // CUBLAS_OP_N and CUBLAS_OP_T.
