@@ -16,6 +16,7 @@ mod memory; // memory that is kept for the next one who asks
 pub mod cuda; // a GPU, found when the program runs
 pub mod device; // where the work is done
 pub mod tensor; // matrices on a device
+pub mod cluster; // vectors that lie near each other, by k-means
 pub mod batch; // texts of a batch, packed
 pub mod parameters; // weights and their gradients
 pub mod tape; // what was done, so that it can be gone back over

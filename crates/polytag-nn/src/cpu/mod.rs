@@ -26,6 +26,7 @@ pub(crate) use memory::Scratch;
 pub use norm::{AddNorm, NormGradients, NormKept, NormSaved, add_norm, add_norm_backward};
 pub(crate) use peak::peak;
 pub use product::{Packed, Then, multiply, multiply_alone, multiply_once};
+pub(crate) use rows::first_greatest;
 pub use rows::{column_sums, log_sum_exp, scaled_softmax, softmax_rows};
 pub use view::View;
 

@@ -86,6 +86,27 @@ pub(super) fn greatest<S: Simd>(simd: S, row: &[f32]) -> f32 {
     simd.greatest(greatest)
 }
 
+/// Where the greatest number of a row stands first, and the number; minus infinity for an empty row.
+pub(crate) fn first_greatest(row: &[f32]) -> (usize, f32) {
+    Set::best().run(FirstGreatest(row))
+}
+
+struct FirstGreatest<'a>(&'a [f32]);
+
+impl Kernel for FirstGreatest<'_> {
+    type Output = (usize, f32);
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> (usize, f32) {
+        let greatest = greatest(simd, self.0);
+        // Block by block without a way out, which the compiler makes vectors of; then within the block.
+        let block = 4 * S::LANES;
+        let here = |numbers: &[f32]| numbers.iter().fold(false, |found, &x| found | (x == greatest));
+        let first = self.0.chunks(block).position(here).unwrap_or(0) * block;
+        let place = self.0[first..].iter().position(|&x| x == greatest).unwrap_or(0);
+        (first + place, greatest)
+    }
+}
+
 /// `out[column] = Σ x[row, column]` over the rows; adds to `out` if told to `accumulate`.
 ///
 /// # Panics
@@ -150,6 +171,21 @@ mod tests {
         assert_eq!(log_sum_exp(&[]), f32::NEG_INFINITY);
         assert_eq!(log_sum_exp(&[f32::NEG_INFINITY]), f32::NEG_INFINITY);
         assert!(log_sum_exp(&[1.0, f32::NAN]).is_nan());
+    }
+
+    #[test]
+    fn the_greatest_number_is_found_where_it_stands_first() {
+        for set in Set::all() {
+            for len in [1, 7, 64, 65, 300] {
+                for (first, second) in [(0, 0), (0, len - 1), (len / 2, len - 1), (len - 1, len - 1)] {
+                    let mut row = random(len, 6);
+                    (row[first], row[second]) = (2.0, 2.0);
+                    assert_eq!(set.run(FirstGreatest(&row)), (first, 2.0), "{set:?} {len}");
+                }
+            }
+            assert_eq!(set.run(FirstGreatest(&[])), (0, f32::NEG_INFINITY));
+            assert_eq!(set.run(FirstGreatest(&[f32::NEG_INFINITY; 3])), (0, f32::NEG_INFINITY));
+        }
     }
 
     #[test]
