@@ -9,6 +9,7 @@ mod checkpoint; // a training broken off goes on as if it had not been
 mod curve; // the course of a training as a file
 mod order; // which examples a step sees
 mod patience; // when to stop because it gets no better
+mod trial; // what a training will take, before it begins
 #[cfg(test)]
 mod tests;
 
@@ -58,8 +59,9 @@ pub trait Objective {
 /// How good weights are.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evaluation {
-    /// What the best weights are chosen by, higher is better.
-    pub score: f64,
+    /// What the best weights are chosen by, higher is better; `None` where they are not to be chosen by what was
+    /// measured.
+    pub score: Option<f64>,
     /// Everything that was measured, by name. What is not a finite number is not noted.
     pub measures: BTreeMap<String, f64>,
 }
@@ -180,7 +182,7 @@ impl Trainer {
     /// Goes on from the checkpoint in `watch`'s folder, if there is one, and trains to the end. Who watches is told
     /// of the points before the checkpoint, too.
     ///
-    /// Where there were evaluations, the weights at the end are those of the best one.
+    /// Where there were evaluations with a score, the weights at the end are those of the best one.
     pub fn run(
         &mut self,
         parameters: &mut Parameters,
@@ -347,7 +349,7 @@ impl Trainer {
     ) -> Result<Point, Error> {
         let (sum, steps) = std::mem::take(&mut self.state.losses);
         let step = self.state.step;
-        let measured = evaluation.as_ref().map(|evaluation| evaluation.score);
+        let measured = evaluation.as_ref().and_then(|evaluation| evaluation.score);
         if let Some(measured) = measured
             && self.state.patience.note(step, measured)
         {

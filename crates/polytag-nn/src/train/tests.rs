@@ -49,7 +49,7 @@ impl Objective for Imitation {
     fn evaluate(&mut self, _: &Parameters) -> Result<Option<Evaluation>, Error> {
         let measures =
             |score| BTreeMap::from([("twice".to_owned(), 2.0 * score), ("none".to_owned(), f64::NAN)]);
-        Ok(self.evaluations.pop().map(|score| Evaluation { score, measures: measures(score) }))
+        Ok(self.evaluations.pop().map(|score| Evaluation { score: Some(score), measures: measures(score) }))
     }
 }
 
