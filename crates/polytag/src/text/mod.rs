@@ -1,4 +1,4 @@
-//! Words out of text.
+//! Words, and sentences, out of text.
 //!
 //! Text enters; what leaves are terms: words by Unicode's rules, lower-cased, stemmed where asked,
 //! and runs of up to n of them. Everything that compares words, from TF-IDF to explanations, cuts
@@ -7,7 +7,9 @@
 mod words; // where words begin and end
 mod stem; // what is left of them
 mod analyzer; // terms out of text
+mod sentences; // where sentences begin and end
 
 pub use analyzer::{Analyzer, AnalyzerConfig, AnalyzerError, Scratch};
+pub use sentences::sentences;
 pub use stem::Language;
 pub use words::WordRule;
