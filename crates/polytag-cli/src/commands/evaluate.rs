@@ -18,6 +18,7 @@ use crate::settings::Session;
 Examples:
   polytag evaluate MODEL tasks/eurlex --split dev
   polytag evaluate MODEL tasks/mimic --split test --k 5,8,15 --json report.json
+  polytag evaluate MODEL tasks/packages --split dev --item-to-item
 
 A label is unseen where no document the model was fitted on carries it. Values are in percent, with
 95 % intervals from a bootstrap over documents. Documents without labels are left out and counted. PSP weighs a label by its propensity, 1 / (1 + C (n + B)^-A).")]
@@ -44,6 +45,9 @@ pub(crate) struct Evaluate {
     /// B of the propensity
     #[arg(long, default_value_t = Propensity::default().b)]
     propensity_b: f64,
+    /// Documents are labels themselves, under their own ids: leave each out of its own ranking
+    #[arg(long)]
+    item_to_item: bool,
     /// Replicates of the bootstrap; 0 gives no intervals
     #[arg(long, default_value_t = EvaluationConfig::default().replicates)]
     replicates: usize,
@@ -87,6 +91,7 @@ impl Evaluate {
             recall_ks: self.recall_k.clone().unwrap_or(default.recall_ks),
             zsr_ks: self.zsr_k.clone().unwrap_or(default.zsr_ks),
             propensity: Propensity { a: self.propensity_a, b: self.propensity_b },
+            item_to_item: self.item_to_item,
             replicates: self.replicates,
             seed: self.seed,
         }

@@ -28,6 +28,9 @@ pub struct EvaluationConfig {
     pub zsr_ks: Vec<usize>,
     /// How much finding a rare label weighs.
     pub propensity: Propensity,
+    /// Whether documents are labels themselves, under their own ids: then a document's own label is left out of its
+    /// ranking, as evaluations of item-to-item tasks do.
+    pub item_to_item: bool,
     /// How many bootstrap replicates the intervals are drawn from; 0 for no intervals.
     pub replicates: usize,
     /// The seed of the bootstrap.
@@ -41,6 +44,7 @@ impl Default for EvaluationConfig {
             recall_ks: vec![1, 3, 5, 10, 100],
             zsr_ks: vec![10, 50, 100],
             propensity: Propensity::default(),
+            item_to_item: false,
             replicates: 1000,
             seed: 0,
         }
@@ -111,6 +115,7 @@ pub struct EvaluationPlan {
     pub(super) recall_ks: Cutoffs,
     pub(super) zsr_ks: Cutoffs,
     pub(super) bootstrap: Bootstrap,
+    pub(super) item_to_item: bool,
     propensity: Propensity,
 }
 
@@ -145,6 +150,7 @@ impl TryFrom<EvaluationConfig> for EvaluationPlan {
             recall_ks: Cutoffs::new("recall_ks", &config.recall_ks)?,
             zsr_ks: Cutoffs::new("zsr_ks", &config.zsr_ks)?,
             bootstrap: Bootstrap::new(config.seed, replicates),
+            item_to_item: config.item_to_item,
             propensity: config.propensity,
         })
     }

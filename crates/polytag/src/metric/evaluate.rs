@@ -18,6 +18,7 @@ use crate::ids::LabelId;
 use crate::index::Allowed;
 use crate::predict::{Ask, Predictor};
 use crate::progress::{Event, Watch};
+use crate::ranking::Ranking;
 
 /// Documents asked at once.
 const BATCH: usize = 1024;
@@ -127,9 +128,22 @@ impl Runner<'_> {
         asked: impl Iterator<Item = &'b Asked>,
         allowed: Option<&Allowed>,
     ) -> Result<Vec<Vec<LabelId>>, Error> {
-        let passages: Vec<Passage<'_>> = asked.map(|asked| asked.document.passage()).collect();
-        let rankings = self.model.predict(&passages, &Ask { k: self.plan.depth(), allowed })?;
-        Ok(rankings.iter().map(|ranking| ranking.labels().collect()).collect())
+        let asked: Vec<&Asked> = asked.collect();
+        let passages: Vec<Passage<'_>> = asked.iter().map(|asked| asked.document.passage()).collect();
+        let depth = self.plan.depth();
+        // One more where the document itself may be among them.
+        let ask = Ask { k: depth + usize::from(self.plan.item_to_item), allowed };
+        let rankings = self.model.predict(&passages, &ask)?;
+        let labels = |(asked, ranking): (&&Asked, &Ranking)| {
+            let itself = self.itself(&asked.document);
+            ranking.labels().filter(|&label| Some(label) != itself).take(depth).collect()
+        };
+        Ok(asked.iter().zip(&rankings).map(labels).collect())
+    }
+
+    /// The label that a document is itself, where documents are labels.
+    fn itself(&self, document: &Document) -> Option<LabelId> {
+        self.plan.item_to_item.then(|| self.model.label_space().find(&document.id)).flatten()
     }
 
     fn is_seen(&self, label: LabelId) -> bool {
@@ -180,6 +194,10 @@ mod tests {
     use crate::progress::{Silent, Stop};
 
     fn report(labels: &[(&str, &str, u32)], documents: &str) -> Report {
+        report_with(labels, documents, EvaluationConfig::default())
+    }
+
+    fn report_with(labels: &[(&str, &str, u32)], documents: &str, config: EvaluationConfig) -> Report {
         let dir = tempfile::tempdir().unwrap();
         let names = "{\"id\":\"tea\",\"name\":\"tea\"}\n{\"id\":\"law\",\"name\":\"law\"}\n{\"id\":\"bee\",\"name\":\"bee\"}\n";
         std::fs::write(dir.path().join("labels.jsonl"), names).unwrap();
@@ -191,7 +209,7 @@ mod tests {
         space.set_train_counts(labels.iter().map(|(_, _, count)| *count).collect(), 10);
         let model = LexicalModel::without_documents(&LexicalConfig::default(), space).unwrap();
         let task = Task::open(dir.path(), &ReadOptions::with_spool(dir.path())).unwrap();
-        let plan = EvaluationPlan::try_from(EvaluationConfig::default()).unwrap();
+        let plan = EvaluationPlan::try_from(config).unwrap();
         let watch = Watch { progress: &Silent, stop: &Stop::default() };
         evaluate(&model, &task, Split::Dev, &plan, &watch).unwrap()
     }
@@ -213,6 +231,17 @@ mod tests {
         assert_eq!(report.documents_with_unseen_gold, 1);
         assert_eq!(report.value("ZSR@10"), Some(0.0));
         assert_eq!(report.unknown_gold_labels, 0);
+    }
+
+    #[test]
+    fn a_document_that_is_a_label_is_left_out_of_its_own_ranking() {
+        let documents = "{\"id\":\"tea\",\"text\":\"tea tea law\",\"labels\":[\"law\"]}\n";
+        let labels = [("law", "law", 1), ("tea", "tea", 1)];
+        let precision = |item_to_item| {
+            let config = EvaluationConfig { item_to_item, ..EvaluationConfig::default() };
+            report_with(&labels, documents, config).value("P@1")
+        };
+        assert_eq!((precision(false), precision(true)), (Some(0.0), Some(100.0)));
     }
 
     #[test]
