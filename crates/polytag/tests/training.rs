@@ -3,18 +3,18 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
+use common::{Fit, Heard, answers, encoder, read};
 use polytag::data::{Label, LabelChange, Passage, ReadOptions, Split, Task};
-use polytag::encoder::EncoderCache;
-use polytag::ids::LabelId;
 use polytag::index::Allowed;
-use polytag::method::{MethodConfig, TrainContext, change_labels, fit, load};
+use polytag::method::{MethodConfig, change_labels};
 use polytag::metric::{EvaluationConfig, EvaluationPlan, evaluate};
-use polytag::predict::{Ask, Predictor};
-use polytag::progress::{Event, Progress, Silent, Stop, Watch};
+use polytag::predict::Ask;
+use polytag::progress::{Silent, Stop, Watch};
 use polytag_nn::device::Device;
 use serde_json::{Value, json};
 
@@ -24,10 +24,6 @@ const LABELS: [(&str, &str); 6] =
 
 /// Words that say nothing.
 const FILLER: [&str; 5] = ["the", "of", "and", "a", "in"];
-
-fn encoder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../polytag-nn/testdata/encoders").join(name)
-}
 
 /// Documents with one or two of the first `labels` labels each.
 fn documents(count: usize, labels: usize) -> String {
@@ -55,16 +51,6 @@ fn task(dir: &Path) -> PathBuf {
     task
 }
 
-/// Everything that was reported, as text.
-#[derive(Default)]
-struct Heard(Mutex<Vec<String>>);
-
-impl Progress for Heard {
-    fn report(&self, event: Event<'_>) {
-        self.0.lock().unwrap().push(format!("{event:?}"));
-    }
-}
-
 /// Settings that make a tiny encoder learn in no time.
 fn settings(more: &Value) -> Value {
     let mut all = json!({
@@ -75,48 +61,16 @@ fn settings(more: &Value) -> Value {
     all
 }
 
-struct Fit<'a> {
-    task: &'a Path,
-    model: &'a Path,
-    folder: Option<&'a Path>,
-    stop: Stop,
-}
-
-impl Fit<'_> {
-    fn run(&self, method: &str, more: &Value) -> Result<Vec<String>, polytag::Error> {
-        let config = MethodConfig::named(method, &settings(more))?;
-        let (device, encoders) = (Device::cpu(), EncoderCache::new("encoders"));
-        let heard = Heard::default();
-        let context = TrainContext {
-            seed: 3,
-            folder: self.folder,
-            ..TrainContext::new((&device, &encoders), (&self.stop, &heard))
-        };
-        let task = Task::open(self.task, &ReadOptions::with_spool(std::env::temp_dir()))?;
-        fit(&task, config, self.model, &context)?;
-        Ok(heard.0.into_inner().unwrap())
-    }
+/// Fits with settings that make a tiny encoder learn.
+fn run(fit: &Fit<'_>, method: &str, more: &Value) -> Result<Vec<String>, polytag::Error> {
+    fit.run(MethodConfig::named(method, &settings(more))?)
 }
 
 fn fitted(dir: &Path, method: &str, more: &Value) -> Result<(PathBuf, Vec<String>), polytag::Error> {
     let (task, model) = (task(dir), dir.join(method));
-    let heard = Fit { task: &task, model: &model, folder: None, stop: Stop::default() }.run(method, more)?;
+    let fit = Fit { task: &task, model: &model, folder: None, stop: Stop::default() };
+    let heard = run(&fit, method, more)?;
     Ok((model, heard))
-}
-
-fn read(model: &Path) -> Box<dyn Predictor> {
-    load(model, &Device::cpu()).unwrap()
-}
-
-/// Every label and its score's bits, best first.
-fn answers(model: &dyn Predictor, texts: &[&str]) -> Vec<Vec<(String, u32)>> {
-    let passages: Vec<Passage<'_>> = texts.iter().map(|&text| Passage::from(text)).collect();
-    let rankings = model.predict(&passages, &Ask { k: 10, allowed: None }).unwrap();
-    let id = |label: LabelId| model.label_space().label(label).id.clone();
-    let entries = |ranking: &polytag::ranking::Ranking| {
-        ranking.entries().iter().map(|entry| (id(entry.label), entry.score.to_bits())).collect()
-    };
-    rankings.iter().map(entries).collect()
 }
 
 const ALL: [&str; 6] = ["of-de", "dpr", "dexml", "ova", "of-lan", "lan"];
@@ -196,7 +150,7 @@ fn a_label_added_later_scores_as_if_it_had_always_been_there() {
         fs::write(task.join("dev.jsonl"), documents(20, 4)).unwrap();
         let fit = Fit { task: &task, model: &model, folder: None, stop: Stop::default() };
         // What is chosen by unseen labels on dev must not differ either.
-        fit.run(method, &json!({"unseen": "out", "evaluations": 0})).unwrap();
+        run(&fit, method, &json!({"unseen": "out", "evaluations": 0})).unwrap();
         let again = tempfile::tempdir().unwrap();
         let (whole_again, _) =
             fitted(again.path(), method, &json!({"unseen": "out", "evaluations": 0})).unwrap();
@@ -274,29 +228,15 @@ fn a_training_that_was_stopped_goes_on_and_ends_the_same() {
     let folder = dir.path().join("training");
     fs::create_dir_all(&folder).unwrap();
     let fit = |model, folder, stop| Fit { task: &task, model, folder, stop };
-    fit(&straight, None, Stop::default()).run("of-lan", &json!({})).unwrap();
+    run(&fit(&straight, None, Stop::default()), "of-lan", &json!({})).unwrap();
     // Stopped as soon as something was measured.
-    struct After(Stop);
-    impl Progress for After {
-        fn report(&self, event: Event<'_>) {
-            if matches!(event, Event::Row { .. }) {
-                self.0.ask();
-            }
-        }
-    }
     let stop = Stop::default();
     let config = MethodConfig::named("of-lan", &settings(&json!({}))).unwrap();
-    let (device, encoders, after) = (Device::cpu(), EncoderCache::new("encoders"), After(stop.clone()));
-    let context = TrainContext {
-        seed: 3,
-        folder: Some(&folder),
-        ..TrainContext::new((&device, &encoders), (&stop, &after))
-    };
-    let opened = Task::open(&task, &ReadOptions::with_spool(std::env::temp_dir())).unwrap();
-    let error = polytag::method::fit(&opened, config, &broken, &context).err().unwrap().to_string();
+    let heard = Heard::stopping_at("Row {", &stop);
+    let error = fit(&broken, Some(&folder), stop).heard_by(config, &heard).unwrap_err().to_string();
     assert!(error.contains("stopped") && !broken.exists(), "{error}");
     assert!(folder.join("checkpoint.safetensors").is_file());
-    fit(&broken, Some(&folder), Stop::default()).run("of-lan", &json!({})).unwrap();
+    run(&fit(&broken, Some(&folder), Stop::default()), "of-lan", &json!({})).unwrap();
     for name in ["label_vectors.safetensors", "head.safetensors", "encoder/model.safetensors", "curve.jsonl"]
     {
         let [one, other] = [&straight, &broken].map(|model| fs::read(model.join(name)).unwrap());
@@ -312,12 +252,12 @@ fn what_cannot_be_learned_from_is_said() {
     let fit = Fit { task: &task, model: &model, folder: None, stop: Stop::default() };
     let unlabelled = documents(5, 4).replace("\"labels\"", "\"tags\"");
     fs::write(task.join("train.jsonl"), unlabelled).unwrap();
-    let error = fit.run("of-de", &json!({})).unwrap_err().to_string();
+    let error = run(&fit, "of-de", &json!({})).unwrap_err().to_string();
     assert!(error.contains("no training document carries a label") && error.contains("lexical"), "{error}");
     fs::remove_file(task.join("train.jsonl")).unwrap();
-    let error = fit.run("of-lan", &json!({})).unwrap_err().to_string();
+    let error = run(&fit, "of-lan", &json!({})).unwrap_err().to_string();
     assert!(error.contains("no training document carries a label"), "{error}");
-    let error = fit.run("of-lan", &json!({"encoder": "nowhere/to-be-found"})).unwrap_err().to_string();
+    let error = run(&fit, "of-lan", &json!({"encoder": "nowhere/to-be-found"})).unwrap_err().to_string();
     assert!(!error.is_empty() && !model.exists(), "{error}");
 }
 
@@ -335,7 +275,7 @@ fn odd_tasks_are_learned_from_all_the_same() {
     fs::write(task.join("train.jsonl"), format!("{}{long}\n", documents(60, 4))).unwrap();
     fs::remove_file(task.join("dev.jsonl")).unwrap();
     for method in ALL {
-        let heard = fit.run(method, &json!({"max_tokens": 512, "residual": null})).unwrap();
+        let heard = run(&fit, method, &json!({"max_tokens": 512, "residual": null})).unwrap();
         let warned = heard.iter().any(|event| event.contains("read the same as another"));
         assert_eq!(warned, method.starts_with("of-"), "{method}: {heard:?}");
         let found = answers(read(&model).as_ref(), &["the river"]).remove(0);

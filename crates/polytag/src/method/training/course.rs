@@ -10,6 +10,7 @@ use polytag_nn::sentence::in_batches;
 use polytag_nn::tape::Tape;
 use rayon::prelude::*;
 
+use super::dev::Dev;
 use super::head::{Head, Ready};
 use super::label_rows::LabelRows;
 use super::texts::Documents;
@@ -17,54 +18,32 @@ use super::tower::Tower;
 use crate::data::LabelSpace;
 use crate::ids::LabelId;
 use crate::index::{Allowed, Exact, LabelIndex, Rows};
-use crate::metric::{Case, Evaluation, EvaluationConfig, EvaluationPlan, LabelTable};
 use crate::ranking::{Scored, TopK};
 
 /// What is shown and written while training, in this order.
 pub(super) const MEASURES: [&str; 5] = ["nDCG@5", "PSP@5", "ZSR@10", "ZSR@50", "ZSR@100"];
 
-/// The documents of the dev split and what is measured on them.
+/// The dev split, and what the best weights are chosen by.
 pub(super) struct Course {
-    documents: Documents,
-    /// The labels of each document in order.
-    gold: Vec<Vec<LabelId>>,
-    evaluation: Evaluation,
-    depth: usize,
+    dev: Dev,
     zero_shot_share: f64,
 }
 
 impl Course {
     /// `space` has the counts of the train split.
     pub(super) fn new(documents: Documents, space: &LabelSpace, zero_shot_share: f64) -> Course {
-        let config =
-            EvaluationConfig { ks: vec![5], recall_ks: Vec::new(), replicates: 0, ..Default::default() };
-        let plan = EvaluationPlan::try_from(config).expect("these settings make sense");
-        let evaluation = Evaluation::new(LabelTable::new(space, plan.propensity()), &plan);
-        let gold = (0..documents.len())
-            .map(|document| {
-                let mut gold = documents.labels(document).to_vec();
-                gold.sort_unstable();
-                gold
-            })
-            .collect();
-        Course { documents, gold, evaluation, depth: plan.depth(), zero_shot_share }
+        Course { dev: Dev::new(documents, space, (&[5], &[])), zero_shot_share }
     }
 
     /// The documents that are measured on.
     pub(super) fn documents(&self) -> &Documents {
-        &self.documents
+        self.dev.documents()
     }
 
     /// The measures, and what the best weights are chosen by: `nDCG@5`, or where dev documents carry unseen
     /// labels its mean with `ZSR@100`, weighted by the share that was asked for.
     pub(super) fn measure(&self, model: &Measured<'_>) -> Result<(f64, BTreeMap<String, f64>), Error> {
-        let rankings = model.rank(&self.documents, self.depth)?;
-        let mut tally = self.evaluation.start_tally();
-        for (document, (ranking, gold)) in rankings.iter().zip(&self.gold).enumerate() {
-            let case = Case { ranking, unseen_ranking: None, gold };
-            self.evaluation.add(&mut tally, self.documents.numbers[document], &case);
-        }
-        let report = self.evaluation.report(tally, 0);
+        let report = self.dev.report(&model.rank(self.documents(), self.dev.depth())?);
         let value = |name: &str| report.value(name);
         let measures = MEASURES.iter().filter_map(|&name| Some((name.to_owned(), value(name)?))).collect();
         let overall = value("nDCG@5").unwrap_or(0.0);

@@ -10,6 +10,7 @@ mod label_rows; // which row a label has: seen ones first
 mod projection; // a learned matrix, on the host
 mod tower; // the vectors of labels while they are learned
 mod head; // how documents and labels are compared
+mod dev; // the dev split, and what rankings of it are worth
 mod course; // how good the model is on the dev split
 mod objective; // the losses of a step
 mod told; // what the user is told meanwhile
@@ -21,6 +22,9 @@ mod record; // the course of a training, as lines and as a page
 mod stored; // what every trained model has, in a model folder
 
 pub use config::{Loss, TrainingConfig, Unseen};
+pub(super) use dev::Dev;
 pub use run::LabelTower;
 pub(super) use run::{HeadKind, Plan, Trained, train};
 pub(super) use stored::{Core, VECTORS, labels_with_vectors, read_vectors};
+pub(super) use texts::{Documents, Reading, Texts};
+pub(super) use told::Told;

@@ -198,6 +198,6 @@ impl Objective for Pairs<'_> {
         let Some(course) = &self.course else { return Ok(None) };
         let (encoder, head, tower, rows) = (self.encoder, self.head, self.tower, self.rows);
         let (score, measures) = course.measure(&Measured { encoder, head, tower, rows, parameters })?;
-        Ok(Some(Evaluation { score, measures }))
+        Ok(Some(Evaluation { score: Some(score), measures }))
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::config::TrainingConfig;
-use super::course::Course;
+use super::course::{Course, MEASURES};
 use super::head::Head;
 use super::label_maker::{LabelMaker, LabelVectors};
 use super::label_rows::LabelRows;
@@ -137,7 +137,10 @@ pub(in crate::method) fn train(
         prepared: None,
         device: context.device.clone(),
     };
-    let mut told = Told::begin(context.progress, &head, &loop_config);
+    let mut told = Told::begin(context.progress, "training", &MEASURES, &loop_config);
+    if let Head::Attended(memory) = &head {
+        told = told.of_chunks(memory);
+    }
     let ended = trainer.run(
         &mut parameters,
         &mut pairs,

@@ -20,7 +20,7 @@ pub(in crate::method) struct Texts {
 
 impl Texts {
     /// Adds texts.
-    pub(super) fn extend(&mut self, texts: impl IntoIterator<Item = Vec<u32>>) {
+    pub(in crate::method) fn extend(&mut self, texts: impl IntoIterator<Item = Vec<u32>>) {
         for text in texts {
             self.ids.extend_from_slice(&text);
             self.ends.push(self.ids.len());
@@ -28,18 +28,18 @@ impl Texts {
     }
 
     /// How many texts.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::method) fn len(&self) -> usize {
         self.ends.len()
     }
 
     /// The tokens of a text.
-    pub(super) fn get(&self, text: usize) -> &[u32] {
+    pub(in crate::method) fn get(&self, text: usize) -> &[u32] {
         let start = text.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.ids[start..self.ends[text]]
     }
 
     /// All texts.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &[u32]> {
+    pub(in crate::method) fn iter(&self) -> impl Iterator<Item = &[u32]> {
         (0..self.len()).map(|text| self.get(text))
     }
 }
@@ -47,24 +47,24 @@ impl Texts {
 /// Documents and the labels they carry.
 #[derive(Debug, Default)]
 pub(in crate::method) struct Documents {
-    pub(super) texts: Texts,
+    pub(in crate::method) texts: Texts,
     /// Each document's place in its split.
-    pub(super) numbers: Vec<u64>,
+    pub(in crate::method) numbers: Vec<u64>,
     labels: Vec<LabelId>,
     label_ends: Vec<usize>,
 }
 
 /// How documents become tokens.
 #[derive(Clone, Copy)]
-pub(super) struct Reading<'a> {
-    pub(super) tokenizer: &'a Tokenizer,
-    pub(super) max_tokens: usize,
-    pub(super) stop: &'a Stop,
+pub(in crate::method) struct Reading<'a> {
+    pub(in crate::method) tokenizer: &'a Tokenizer,
+    pub(in crate::method) max_tokens: usize,
+    pub(in crate::method) stop: &'a Stop,
 }
 
 impl Documents {
     /// Reads the documents of `dataset` that `keep` wants.
-    pub(super) fn read(
+    pub(in crate::method) fn read(
         dataset: &dyn Dataset,
         reading: Reading<'_>,
         stage: Stage<'_>,
@@ -100,12 +100,12 @@ impl Documents {
     }
 
     /// How many documents.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::method) fn len(&self) -> usize {
         self.texts.len()
     }
 
     /// The labels of a document.
-    pub(super) fn labels(&self, document: usize) -> &[LabelId] {
+    pub(in crate::method) fn labels(&self, document: usize) -> &[LabelId] {
         let start = document.checked_sub(1).map_or(0, |before| self.label_ends[before]);
         &self.labels[start..self.label_ends[document]]
     }

@@ -3,30 +3,37 @@
 use polytag_nn::op::ChunkMemory;
 use polytag_nn::train::{Point, TrainConfig};
 
-use super::course::MEASURES;
-use super::head::Head;
 use crate::progress::{Event, Progress};
 
 /// Reports the points of a curve, and keeps them.
-pub(super) struct Told<'a> {
+pub(in crate::method) struct Told<'a> {
     progress: &'a dyn Progress,
+    /// What of the measures is shown, in this order.
+    measures: &'static [&'static str],
     memory: Option<(ChunkMemory, usize)>,
     done: u64,
     points: Vec<Point>,
 }
 
 impl<'a> Told<'a> {
-    pub(super) fn begin(progress: &'a dyn Progress, head: &Head, config: &TrainConfig) -> Told<'a> {
-        progress.report(Event::Started { stage: "training", total: Some(config.steps) });
-        let memory = match head {
-            Head::Attended(memory) => Some((memory.clone(), memory.bytes())),
-            Head::Pooled { .. } => None,
-        };
-        Told { progress, memory, done: 0, points: Vec::new() }
+    /// Begins a stage.
+    pub(in crate::method) fn begin(
+        progress: &'a dyn Progress,
+        stage: &str,
+        measures: &'static [&'static str],
+        config: &TrainConfig,
+    ) -> Told<'a> {
+        progress.report(Event::Started { stage, total: Some(config.steps) });
+        Told { progress, measures, memory: None, done: 0, points: Vec::new() }
+    }
+
+    /// The same, with a warning when these chunks have to become smaller.
+    pub(super) fn of_chunks(self, memory: &ChunkMemory) -> Told<'a> {
+        Told { memory: Some((memory.clone(), memory.bytes())), ..self }
     }
 
     /// Tells of a point of the curve.
-    pub(super) fn point(&mut self, point: &Point) {
+    pub(in crate::method) fn point(&mut self, point: &Point) {
         self.progress.report(Event::Advanced(point.step.saturating_sub(self.done)));
         self.done = point.step;
         if let Some((memory, before)) = &mut self.memory
@@ -42,7 +49,7 @@ impl<'a> Told<'a> {
         }
         if !point.measures.is_empty() {
             let title = format!("step {}", point.step);
-            let measured = MEASURES.iter().filter_map(|&name| Some((name, *point.measures.get(name)?)));
+            let measured = self.measures.iter().filter_map(|&name| Some((name, *point.measures.get(name)?)));
             let values: Vec<(&str, f64)> = [("loss", point.loss)].into_iter().chain(measured).collect();
             self.progress.report(Event::Row { title: &title, values: &values });
         }
@@ -50,7 +57,7 @@ impl<'a> Told<'a> {
     }
 
     /// Ends the stage; all points.
-    pub(super) fn end(self) -> Vec<Point> {
+    pub(in crate::method) fn end(self) -> Vec<Point> {
         self.progress.report(Event::Finished);
         self.points
     }
@@ -81,7 +88,8 @@ mod tests {
     fn chunks_that_had_to_shrink_are_told_of_once() {
         let heard = Heard::default();
         let memory = ChunkMemory::new(64 << 20);
-        let mut told = Told::begin(&heard, &Head::Attended(memory.clone()), &TrainConfig::default());
+        let mut told = Told::begin(&heard, "training", &["nDCG@5"], &TrainConfig::default());
+        told = told.of_chunks(&memory);
         told.point(&point(10, &[]));
         assert!(memory.lower());
         told.point(&point(20, &[("nDCG@5", 50.0)]));
