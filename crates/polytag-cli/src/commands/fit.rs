@@ -97,6 +97,9 @@ impl Fit {
     }
 }
 
+/// Where a training in stages keeps them in its folder.
+const STAGES: &str = "stages";
+
 /// Where a training is kept while it runs: beside the model, so that the same command goes on where it was
 /// broken off.
 struct Training {
@@ -108,7 +111,7 @@ impl Training {
         let mut name = out.file_name().unwrap_or_default().to_owned();
         name.push(".training");
         let folder = out.with_file_name(name);
-        if folder.join("checkpoint.safetensors").is_file() {
+        if folder.join("checkpoint.safetensors").is_file() || folder.join(STAGES).is_dir() {
             say(&format!("going on with the training in {}; remove it to begin anew", folder.display()));
         }
         fs::create_dir_all(&folder).map_err(|error| {
@@ -126,6 +129,11 @@ impl Training {
                 fs::remove_file(&path)
                     .map_err(|error| user_error(format!("{}: cannot remove: {error}", path.display())))?;
             }
+        }
+        let stages = self.folder.join(STAGES);
+        if written && stages.is_dir() {
+            fs::remove_dir_all(&stages)
+                .map_err(|error| user_error(format!("{}: cannot remove: {error}", stages.display())))?;
         }
         // Only if nothing is left in it: neither a checkpoint nor something of the user's.
         fs::remove_dir(&self.folder).ok();

@@ -9,9 +9,26 @@ use super::error::MethodError;
 use super::frozen::{Frozen, FrozenConfig};
 use super::label_attention::{LabelAttention, LabelAttentionConfig};
 use super::lexical::{Lexical, LexicalConfig};
+use super::maclr::{Maclr, MaclrConfig};
 
 /// The names that [`MethodConfig::named`] knows.
-pub const METHODS: &[&str] = &["auto", "lexical", "frozen", "of-de", "dpr", "dexml", "ova", "of-lan", "lan"];
+pub const METHODS: &[&str] = &[
+    "auto",
+    "lexical",
+    "frozen",
+    "maclr",
+    "maclr-few-shot",
+    "few-shot",
+    "ict",
+    "simcse",
+    "rts",
+    "of-de",
+    "dpr",
+    "dexml",
+    "ova",
+    "of-lan",
+    "lan",
+];
 
 /// The complete settings of a method. A name is a preset: several of one kind differ in settings only.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +37,8 @@ pub enum MethodConfig {
     Lexical(LexicalConfig),
     /// An encoder as it is, document against label.
     Frozen(FrozenConfig),
+    /// An encoder trained on the task's own texts, then perhaps on pairs, by the name of a preset.
+    Maclr(&'static str, MaclrConfig),
     /// A document and a label as vectors, compared, by the name of a preset.
     DualEncoder(&'static str, DualEncoderConfig),
     /// Labels that attend to a document, by the name of a preset.
@@ -30,7 +49,8 @@ pub enum MethodConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Lexical,
-    Frozen,
+    /// One encoder for documents and labels.
+    Embedding,
     DualEncoder,
     LabelAttention,
 }
@@ -40,7 +60,9 @@ impl Kind {
     pub(super) fn named(name: &str) -> Option<Kind> {
         match name {
             "lexical" => Some(Kind::Lexical),
-            "frozen" => Some(Kind::Frozen),
+            "frozen" | "maclr" | "maclr-few-shot" | "few-shot" | "ict" | "simcse" | "rts" => {
+                Some(Kind::Embedding)
+            }
             "of-de" | "dpr" | "dexml" | "ova" => Some(Kind::DualEncoder),
             "of-lan" | "lan" => Some(Kind::LabelAttention),
             _ => None,
@@ -54,6 +76,8 @@ impl MethodConfig {
     /// `auto` stands for the best method for the task at hand. So far that is `lexical`, which needs
     /// no encoder and beats one that was never trained for the task.
     pub fn named(name: &str, overrides: &Value) -> Result<MethodConfig, MethodError> {
+        let maclr =
+            |name, preset: MaclrConfig| Ok(MethodConfig::Maclr(name, overridden(name, &preset, overrides)?));
         let dual_encoder = |name, preset: DualEncoderConfig| {
             Ok(MethodConfig::DualEncoder(name, overridden(name, &preset, overrides)?))
         };
@@ -69,6 +93,12 @@ impl MethodConfig {
                 let preset = FrozenConfig::default();
                 Ok(MethodConfig::Frozen(overridden("frozen", &preset, overrides)?))
             }
+            "maclr" => maclr("maclr", MaclrConfig::default()),
+            "maclr-few-shot" => maclr("maclr-few-shot", MaclrConfig::few_shot_after()),
+            "few-shot" => maclr("few-shot", MaclrConfig::few_shot()),
+            "ict" => maclr("ict", MaclrConfig::ict()),
+            "simcse" => maclr("simcse", MaclrConfig::simcse()),
+            "rts" => maclr("rts", MaclrConfig::rts()),
             "of-de" => dual_encoder("of-de", DualEncoderConfig::of_de()),
             "dpr" => dual_encoder("dpr", DualEncoderConfig::dpr()),
             "dexml" => dual_encoder("dexml", DualEncoderConfig::dexml()),
@@ -84,7 +114,9 @@ impl MethodConfig {
         match self {
             MethodConfig::Lexical(_) => "lexical",
             MethodConfig::Frozen(_) => "frozen",
-            MethodConfig::DualEncoder(name, _) | MethodConfig::LabelAttention(name, _) => name,
+            MethodConfig::Maclr(name, _)
+            | MethodConfig::DualEncoder(name, _)
+            | MethodConfig::LabelAttention(name, _) => name,
         }
     }
 
@@ -96,13 +128,14 @@ impl MethodConfig {
     /// Whether the method trains an encoder: it takes its time, can go on where it was broken off, and measures
     /// itself on the dev split.
     pub fn trains(&self) -> bool {
-        matches!(self, MethodConfig::DualEncoder(..) | MethodConfig::LabelAttention(..))
+        !matches!(self, MethodConfig::Lexical(_) | MethodConfig::Frozen(_))
     }
 
     /// Whether the method measures itself on the dev split while it trains.
     pub fn measures(&self) -> bool {
         match self {
             MethodConfig::Lexical(_) | MethodConfig::Frozen(_) => false,
+            MethodConfig::Maclr(_, config) => config.evaluations > 0,
             MethodConfig::DualEncoder(_, config) => config.training.evaluations > 0,
             MethodConfig::LabelAttention(_, config) => config.training.evaluations > 0,
         }
@@ -113,6 +146,7 @@ impl MethodConfig {
         let value = match self {
             MethodConfig::Lexical(config) => serde_json::to_value(config),
             MethodConfig::Frozen(config) => serde_json::to_value(config),
+            MethodConfig::Maclr(_, config) => serde_json::to_value(config),
             MethodConfig::DualEncoder(_, config) => serde_json::to_value(config),
             MethodConfig::LabelAttention(_, config) => serde_json::to_value(config),
         };
@@ -124,6 +158,7 @@ impl MethodConfig {
         Ok(match self {
             MethodConfig::Lexical(config) => Box::new(Lexical::try_from(config)?),
             MethodConfig::Frozen(config) => Box::new(Frozen::try_from(config)?),
+            MethodConfig::Maclr(name, config) => Box::new(Maclr::new(name, config)?),
             MethodConfig::DualEncoder(name, config) => Box::new(DualEncoder::new(name, config)?),
             MethodConfig::LabelAttention(name, config) => Box::new(LabelAttention::new(name, config)?),
         })

@@ -59,6 +59,17 @@ pub enum MethodError {
         /// The method.
         method: &'static str,
     },
+    /// There is nothing to learn words from.
+    #[error(
+        "{method}: the task has {documents} train documents with a text, and at least two are needed to tell them apart; \
+             `lexical` and `frozen` need none"
+    )]
+    NoDocuments {
+        /// The method.
+        method: &'static str,
+        /// How many there are.
+        documents: usize,
+    },
     /// The work was asked to stop.
     #[error("stopped before the end")]
     Stopped,

@@ -13,6 +13,7 @@ mod frozen; // an encoder as it is, document against label
 mod training; // an encoder trained on documents and their labels: what such methods share
 mod dual_encoder; // a document and a label as vectors, compared
 mod label_attention; // labels that attend to a document
+mod maclr; // an encoder trained on texts alone, then on few pairs
 mod config; // methods by name
 mod run; // from a task to a model folder and back
 
@@ -24,6 +25,7 @@ pub use frozen::{Frozen, FrozenConfig};
 pub use label_attention::{LabelAttention, LabelAttentionConfig, LabelAttentionModel};
 pub use label_text::LabelText;
 pub use lexical::{Lexical, LexicalConfig, LexicalModel};
+pub use maclr::{Maclr, MaclrConfig, PairKind};
 pub use run::{Fitted, change_labels, fit, load, load_labels, uses_encoder};
 pub use training::{LabelTower, Loss, TrainingConfig, Unseen};
 

@@ -99,7 +99,7 @@ fn load_fitted(dir: &Path, device: &Device) -> Result<Box<dyn Predictor>, Error>
     let folder = ModelFolder::open(dir)?;
     Ok(match kind(&folder)? {
         Kind::Lexical => Box::new(LexicalModel::load(&folder)?),
-        Kind::Frozen => Box::new(EmbeddingModel::load(&folder, device)?),
+        Kind::Embedding => Box::new(EmbeddingModel::load(&folder, device)?),
         Kind::DualEncoder => Box::new(DualEncoderModel::load(&folder, device)?),
         Kind::LabelAttention => Box::new(LabelAttentionModel::load(&folder, device)?),
     })

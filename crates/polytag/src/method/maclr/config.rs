@@ -1,0 +1,289 @@
+//! Settings of MACLR and of what it is compared with.
+
+use polytag_nn::optimizer::Group;
+use polytag_nn::schedule::{ScheduleConfig, Then};
+use polytag_nn::train::TrainConfig;
+use serde::{Deserialize, Serialize};
+
+use crate::index::Precision;
+use crate::method::error::MethodError;
+use crate::method::label_text::LabelText;
+
+/// What of a document stands for the document, and what for a label of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PairKind {
+    /// Its text, and its title; where there is none, its first sentence and the rest.
+    #[default]
+    Title,
+    /// A sentence drawn at random, and the rest: the inverse cloze task as it was.
+    Sentence,
+    /// Two pieces of it, or a piece and its title, cut anew each time (RTS).
+    Chunks,
+    /// All of it, twice (SimCSE): dropout makes the difference.
+    Same,
+}
+
+/// Settings of MACLR (paper 001).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MaclrConfig {
+    /// The encoder to begin with: a known name, a name on the hub, or a folder, such as one of an earlier run.
+    pub encoder: String,
+    /// How many tokens of a document are read; at most as many as the encoder takes.
+    pub max_tokens: usize,
+    /// How many tokens of a title or a label are read while training.
+    pub label_tokens: usize,
+    /// What of a label is read.
+    pub label_text: LabelText,
+    /// What the pairs of stage one are made of.
+    pub pairs: PairKind,
+    /// Into how many clusters documents fall at first; null for none (ICT).
+    pub clusters: Option<usize>,
+    /// After which share of stage one's steps there are twice as many clusters, in its first half.
+    pub clusters_double: f64,
+    /// After which share of stage one's steps documents are put into clusters anew, in its first half.
+    pub clusters_update: f64,
+    /// How many labels, drawn at random, a step of stage one is kept away from (eq. 4), at most a tenth of all; 0 for
+    /// none.
+    pub label_regularisation: usize,
+    /// How many labels, drawn at random, a step of stage one compares with themselves (RTS); 0 for none.
+    pub label_pairs: usize,
+    /// How often stage one sees each document; 0 leaves it out.
+    pub stage_one_epochs: f64,
+    /// How many labels a document gets from the encoder for stage two.
+    pub pseudo_encoder: usize,
+    /// How many labels a document gets from `lexical` for stage two.
+    pub pseudo_lexical: usize,
+    /// How often stage two sees each pseudo pair; 0 leaves it out.
+    pub stage_two_epochs: f64,
+    /// How often each given pair is seen at the end; 0 uses no given pair.
+    pub few_shot_epochs: f64,
+    /// Whether documents are labels themselves, under their own ids, and none is a label of its own.
+    pub item_to_item: bool,
+    /// After how many steps a stage ends in any case.
+    pub max_steps: Option<u64>,
+    /// How many pairs a step sees.
+    pub batch: usize,
+    /// The learning rate of the two stages; null chooses by the encoder's width: 1e-4 for 384 numbers a token, 3.3e-5
+    /// for 768.
+    pub learning_rate: Option<f64>,
+    /// What share of it given pairs are learned with.
+    pub few_shot_rate: f64,
+    /// The weight decay of matrices.
+    pub weight_decay: f64,
+    /// Over which share of a stage's steps the learning rate goes up; then it falls in a straight line.
+    pub warmup: f64,
+    /// The greatest norm of a gradient; null for any.
+    pub clip: Option<f32>,
+    /// The rate of dropout; null leaves it as the encoder has it.
+    pub dropout: Option<f32>,
+    /// What cosines are divided by before they compete.
+    pub temperature: f32,
+    /// How often a stage is measured on the dev split, if there is one; 0 for never. Nothing is chosen by it.
+    pub evaluations: u32,
+    /// What label vectors are kept in.
+    pub precision: Precision,
+}
+
+impl Default for MaclrConfig {
+    fn default() -> MaclrConfig {
+        MaclrConfig {
+            encoder: "minilm".to_owned(),
+            max_tokens: 288,
+            label_tokens: 64,
+            label_text: LabelText::Full,
+            pairs: PairKind::Title,
+            clusters: Some(2048),
+            clusters_double: 0.1,
+            clusters_update: 0.05,
+            label_regularisation: 256,
+            label_pairs: 0,
+            stage_one_epochs: 10.0,
+            pseudo_encoder: 3,
+            pseudo_lexical: 3,
+            stage_two_epochs: 3.0,
+            few_shot_epochs: 0.0,
+            item_to_item: false,
+            max_steps: None,
+            batch: 256,
+            learning_rate: None,
+            few_shot_rate: 0.5,
+            weight_decay: 0.01,
+            warmup: 0.1,
+            clip: Some(1.0),
+            dropout: None,
+            temperature: 0.05,
+            evaluations: 1,
+            precision: Precision::F32,
+        }
+    }
+}
+
+impl MaclrConfig {
+    /// Stage one alone, pairs against pairs: the inverse cloze task with titles.
+    pub fn ict() -> MaclrConfig {
+        MaclrConfig {
+            clusters: None,
+            label_regularisation: 0,
+            pseudo_encoder: 0,
+            pseudo_lexical: 0,
+            stage_two_epochs: 0.0,
+            ..MaclrConfig::default()
+        }
+    }
+
+    /// Each text against itself under another dropout.
+    pub fn simcse() -> MaclrConfig {
+        MaclrConfig { pairs: PairKind::Same, ..MaclrConfig::ict() }
+    }
+
+    /// Random pieces of a document, its title, and labels against themselves (paper 003, appendix B).
+    pub fn rts() -> MaclrConfig {
+        MaclrConfig { pairs: PairKind::Chunks, label_pairs: 256, ..MaclrConfig::ict() }
+    }
+
+    /// Both stages, then the pairs that there are.
+    pub fn few_shot_after() -> MaclrConfig {
+        MaclrConfig { few_shot_epochs: 10.0, ..MaclrConfig::default() }
+    }
+
+    /// The pairs that there are, and nothing else.
+    pub fn few_shot() -> MaclrConfig {
+        MaclrConfig { stage_one_epochs: 0.0, few_shot_epochs: 10.0, ..MaclrConfig::ict() }
+    }
+
+    /// Whether the settings make sense together.
+    pub(super) fn check(&self, method: &'static str) -> Result<(), MethodError> {
+        let tokens = |name: &str, value: usize| {
+            (!(3..=512).contains(&value)).then(|| format!("{name} = {value} is out of range; say 3 to 512"))
+        };
+        let number = |name: &str, value: f64, most: f64| {
+            let fits = (0.0..=most).contains(&value);
+            (!fits).then(|| format!("{name} = {value} is out of range; say 0 to {most}"))
+        };
+        let share = |name: &str, value: f64| {
+            let fits = value > 0.0 && value <= 1.0;
+            (!fits).then(|| format!("{name} = {value} is out of range; say a share of the steps, up to 1"))
+        };
+        let zero = |name: &str, is_zero: bool| {
+            is_zero.then(|| {
+                format!("{name} = 0 is out of range; say at least 1, or null where that is possible")
+            })
+        };
+        let temperature = (!(self.temperature >= 1e-3 && self.temperature.is_finite()))
+            .then(|| format!("temperature = {} is out of range; say at least 0.001", self.temperature));
+        let nothing = (!self.has_stage_one() && !self.has_stage_two() && self.few_shot_epochs == 0.0).then(|| {
+            "no stage is left to train; say stage_one_epochs, stage_two_epochs or few_shot_epochs, or take \
+             `frozen`"
+                .to_owned()
+        });
+        let problem = None
+            .or_else(|| tokens("max_tokens", self.max_tokens))
+            .or_else(|| tokens("label_tokens", self.label_tokens))
+            .or_else(|| zero("batch", self.batch == 0))
+            .or_else(|| (self.batch == 1).then(|| "batch = 1 leaves nothing to tell a pair from".to_owned()))
+            .or_else(|| zero("clusters", self.clusters == Some(0)))
+            .or_else(|| zero("max_steps", self.max_steps == Some(0)))
+            .or_else(|| share("clusters_double", self.clusters_double))
+            .or_else(|| share("clusters_update", self.clusters_update))
+            .or_else(|| number("stage_one_epochs", self.stage_one_epochs, 1e6))
+            .or_else(|| number("stage_two_epochs", self.stage_two_epochs, 1e6))
+            .or_else(|| number("few_shot_epochs", self.few_shot_epochs, 1e6))
+            .or_else(|| number("few_shot_rate", self.few_shot_rate, 100.0))
+            .or_else(|| number("pseudo_encoder", self.pseudo_encoder as f64, 1000.0))
+            .or_else(|| number("pseudo_lexical", self.pseudo_lexical as f64, 1000.0))
+            .or_else(|| number("dropout", self.dropout.unwrap_or(0.0).into(), 0.9))
+            .or(temperature)
+            .or(nothing);
+        match problem {
+            Some(problem) => Err(MethodError::Config { method, problem }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether there is a stage one.
+    pub(super) fn has_stage_one(&self) -> bool {
+        self.stage_one_epochs > 0.0
+    }
+
+    /// Whether there is a stage two.
+    pub(super) fn has_stage_two(&self) -> bool {
+        self.stage_two_epochs > 0.0 && self.pseudo_encoder + self.pseudo_lexical > 0
+    }
+
+    /// The engine's settings for a stage over so many examples.
+    pub(super) fn loop_config(&self, examples: usize, epochs: f64, seed: u64) -> TrainConfig {
+        let all = (examples as f64 * epochs / self.batch as f64).ceil().max(1.0) as u64;
+        let steps = self.max_steps.map_or(all, |most| most.min(all));
+        let measured = (self.evaluations > 0).then(|| steps.div_ceil(u64::from(self.evaluations)));
+        TrainConfig {
+            steps,
+            accumulation: 1,
+            clip: self.clip,
+            schedule: ScheduleConfig { warmup: self.warmup, then: Then::Linear },
+            note_every: 50,
+            evaluate_every: measured,
+            patience: None,
+            checkpoint_every: 100,
+            checkpoint_seconds: 120,
+            seed,
+        }
+    }
+
+    /// The optimizer's settings, at a share of the learning rate.
+    pub(super) fn groups(&self, hidden: usize, share: f64) -> Vec<Group> {
+        // Wider encoders want smaller steps: three times smaller for twice the width.
+        let by_width = || 1e-4 * (384.0 / hidden as f64).powf(3f64.log2());
+        let learning_rate = share * self.learning_rate.unwrap_or_else(by_width);
+        vec![Group { learning_rate, weight_decay: self.weight_decay, ..Group::default() }]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preset_is_a_choice_of_stages_and_pairs() {
+        let all = MaclrConfig::default();
+        assert!(all.has_stage_one() && all.has_stage_two() && all.few_shot_epochs == 0.0);
+        let ict = MaclrConfig::ict();
+        assert!(ict.has_stage_one() && !ict.has_stage_two() && ict.clusters.is_none());
+        assert_eq!(
+            (MaclrConfig::simcse().pairs, MaclrConfig::rts().pairs),
+            (PairKind::Same, PairKind::Chunks)
+        );
+        let given = MaclrConfig::few_shot();
+        assert!(!given.has_stage_one() && !given.has_stage_two() && given.few_shot_epochs > 0.0);
+    }
+
+    #[test]
+    fn senseless_settings_are_refused() {
+        let refused = |change: fn(&mut MaclrConfig)| {
+            let mut config = MaclrConfig::default();
+            change(&mut config);
+            config.check("maclr").unwrap_err().to_string()
+        };
+        assert!(MaclrConfig::default().check("maclr").is_ok());
+        assert!(refused(|config| config.max_tokens = 1).contains("max_tokens = 1"));
+        assert!(refused(|config| config.batch = 1).contains("batch = 1"));
+        assert!(refused(|config| config.clusters = Some(0)).contains("clusters"));
+        assert!(refused(|config| config.clusters_update = 0.0).contains("clusters_update"));
+        assert!(refused(|config| config.temperature = 0.0).contains("temperature"));
+        assert!(refused(|config| config.stage_two_epochs = f64::NAN).contains("stage_two_epochs"));
+        let nothing =
+            |config: &mut MaclrConfig| (config.stage_one_epochs, config.stage_two_epochs) = (0.0, 0.0);
+        assert!(refused(nothing).contains("no stage"));
+    }
+
+    #[test]
+    fn steps_follow_examples_and_end_where_they_are_told_to() {
+        let config = MaclrConfig { evaluations: 2, ..MaclrConfig::default() };
+        let steps = config.loop_config(51_200, 10.0, 0);
+        assert_eq!((steps.steps, steps.evaluate_every), (2000, Some(1000)));
+        let config = MaclrConfig { max_steps: Some(7), evaluations: 0, ..config };
+        let steps = config.loop_config(3, 0.1, 0);
+        assert_eq!((steps.steps, steps.evaluate_every), (1, None));
+    }
+}

@@ -1,0 +1,53 @@
+//! An encoder trained on a task's own documents and label texts, without a labelled pair, then with a few: MACLR
+//! (paper 001) and what it is measured against.
+//!
+//! Documents enter as pairs of a text and its title. Stage one pulls the two together and apart from the other pairs of
+//! a step, clusters of documents first, single ones in the end, and keeps documents away from labels drawn at random.
+//! Stage two trains on labels that the encoder and `lexical` guess. Given pairs, where there are any and they are
+//! wanted, come last. What leaves is an encoder for documents and labels alike, so that the model is the same as
+//! `frozen`'s. The peers are configurations: `ict`, `simcse`, `rts`, and `few-shot`, which is given pairs alone.
+
+mod config; // settings, and the presets
+mod pairs; // two texts out of a document
+mod clusters; // which documents count as alike at a step
+mod siamese; // one encoder for everything, and how good it is on the dev split
+mod stage_one; // pairs against pairs, and against labels
+mod matched; // documents against labels, guessed or given
+mod pseudo; // guessed labels
+mod stage; // a stage from its first step to its encoder
+mod run; // one stage after the other
+
+pub use config::{MaclrConfig, PairKind};
+
+use super::embedding::{EmbeddingModel, EmbeddingSettings};
+use super::error::MethodError;
+use super::{Method, TrainContext};
+use crate::data::Dataset;
+use crate::predict::Predictor;
+
+/// The method, its settings checked.
+pub struct Maclr {
+    name: &'static str,
+    config: MaclrConfig,
+}
+
+impl Maclr {
+    /// The method called `name`.
+    pub fn new(name: &'static str, config: MaclrConfig) -> Result<Maclr, MethodError> {
+        config.check(name)?;
+        Ok(Maclr { name, config })
+    }
+}
+
+impl Method for Maclr {
+    fn train(
+        &self,
+        dataset: &dyn Dataset,
+        context: &TrainContext<'_>,
+    ) -> Result<Box<dyn Predictor>, MethodError> {
+        let encoder = run::train(self.name, &self.config, dataset, context)?;
+        let MaclrConfig { max_tokens, label_text, precision, .. } = self.config;
+        let settings = EmbeddingSettings { max_tokens: Some(max_tokens), label_text, precision };
+        Ok(Box::new(EmbeddingModel::new(settings, encoder, dataset.label_space().clone(), context)?))
+    }
+}

@@ -1,0 +1,258 @@
+//! MACLR and its peers: they learn from texts alone, go on where they were broken off, take few pairs, and say what
+//! cannot be learned from. With a tiny encoder of random weights.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{Fit, Heard, answers, encoder, read};
+use polytag::data::{Label, LabelChange};
+use polytag::method::{MethodConfig, change_labels};
+use polytag::progress::Stop;
+use polytag_nn::device::Device;
+use serde_json::{Value, json};
+
+/// Labels, and the words that documents about them are made of.
+const TOPICS: [(&str, [&str; 3]); 6] = [
+    ("river", ["p", "q", "r"]),
+    ("tariff", ["s", "t", "u"]),
+    ("book", ["v", "w", "x"]),
+    ("sea", ["y", "z", "k"]),
+    ("quota", ["j", "l", "m"]),
+    ("map", ["n", "o", "h"]),
+];
+
+/// A document about a topic: the title is the label's name, the text has other words.
+fn document(i: usize, titled: bool) -> Value {
+    let (name, words) = TOPICS[i % 6];
+    let text = [words[i / 6 % 3], "the", words[(i / 18 + 1) % 3], words[i / 54 % 3]].join(" ");
+    let title = titled.then(|| ["the ", "", "a "][i / 6 % 3].to_owned() + name);
+    json!({"id": i.to_string(), "title": title.unwrap_or_default(), "text": text, "labels": [name]})
+}
+
+fn lines(values: impl Iterator<Item = Value>) -> String {
+    values.map(|value| format!("{value}\n")).collect()
+}
+
+/// A task of 120 documents with titles and 30 of dev without.
+fn task(dir: &Path) -> PathBuf {
+    let task = dir.join("task");
+    fs::create_dir_all(&task).unwrap();
+    let labels = TOPICS.iter().map(|(name, _)| json!({"id": name, "name": name}));
+    fs::write(task.join("labels.jsonl"), lines(labels)).unwrap();
+    fs::write(task.join("train.jsonl"), lines((0..120).map(|i| document(i, true)))).unwrap();
+    fs::write(task.join("dev.jsonl"), lines((0..30).map(|i| document(i, false)))).unwrap();
+    task
+}
+
+fn config(method: &str, more: &Value) -> Result<MethodConfig, polytag::Error> {
+    let mut settings =
+        json!({"encoder": encoder("bert"), "max_tokens": 32, "batch": 24, "learning_rate": 2e-3});
+    let small = json!({"clusters": 4, "label_regularisation": 4, "stage_one_epochs": 30, "stage_two_epochs": 4,
+        "pseudo_encoder": 1, "pseudo_lexical": 1});
+    for from in [&small, more] {
+        settings.as_object_mut().unwrap().extend(from.as_object().unwrap().clone());
+    }
+    if !method.starts_with("maclr") {
+        for name in
+            ["clusters", "label_regularisation", "stage_two_epochs", "pseudo_encoder", "pseudo_lexical"]
+        {
+            settings.as_object_mut().unwrap().remove(name);
+        }
+    }
+    if method == "few-shot" {
+        settings.as_object_mut().unwrap().remove("stage_one_epochs");
+    }
+    Ok(MethodConfig::named(method, &settings)?)
+}
+
+/// The share of titleless documents whose best label is right.
+fn right(model: &Path) -> f64 {
+    let texts: Vec<String> =
+        (0..60).map(|i| document(i, false)["text"].as_str().unwrap().to_owned()).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let found = answers(read(model).as_ref(), &texts);
+    let is_right = |i: &usize| found[*i].first().is_some_and(|(id, _)| id == TOPICS[i % 6].0);
+    (0..60).filter(is_right).count() as f64 / 60.0
+}
+
+struct Tried {
+    dir: tempfile::TempDir,
+    task: PathBuf,
+}
+
+impl Tried {
+    fn new() -> Tried {
+        let dir = tempfile::tempdir().unwrap();
+        Tried { task: task(dir.path()), dir }
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.task.join(name), text).unwrap();
+    }
+
+    fn fit(&self, method: &str, more: &Value) -> Result<(PathBuf, Vec<String>), polytag::Error> {
+        let model = self.dir.path().join(method);
+        let fit = Fit { task: &self.task, model: &model, folder: None, stop: Stop::default() };
+        let heard = fit.run(config(method, more)?)?;
+        Ok((model, heard))
+    }
+}
+
+#[test]
+fn texts_alone_teach_what_documents_are_about() {
+    let tried = Tried::new();
+    let frozen = tried.dir.path().join("frozen");
+    let as_it_is = MethodConfig::named("frozen", &json!({"encoder": encoder("bert")})).unwrap();
+    Fit { task: &tried.task, model: &frozen, folder: None, stop: Stop::default() }.run(as_it_is).unwrap();
+    let (maclr, heard) = tried.fit("maclr", &json!({})).unwrap();
+    let (ict, _) = tried.fit("ict", &json!({})).unwrap();
+    let found = [&frozen, &ict, &maclr].map(|model| right(model));
+    assert!(found[0] < 0.5 && found[1] > 0.9 && found[2] > 0.9, "frozen, ict, maclr: {found:?}");
+    for stage in ["stage one", "stage two"] {
+        for told in ["expected seconds", "expected memory", "seconds", "memory"] {
+            let name = format!("{stage}: {told}");
+            assert!(heard.iter().any(|event| event.contains(&name)), "{name}: {heard:?}");
+        }
+    }
+    assert!(heard.iter().any(|event| event.contains("Row") && event.contains("R@100")), "{heard:?}");
+}
+
+#[test]
+fn peers_are_configurations_that_train() {
+    let tried = Tried::new();
+    for method in ["simcse", "rts", "few-shot", "maclr-few-shot"] {
+        let more = json!({"max_steps": 30});
+        let (model, heard) = tried.fit(method, &more).unwrap();
+        assert_eq!(answers(read(&model).as_ref(), &["the p q"])[0].len(), 6, "{method}");
+        let given = heard.iter().any(|event| event.contains("given pairs"));
+        assert_eq!(given, method.ends_with("few-shot"), "{method}");
+    }
+    let more = json!({"pairs": "sentence", "max_steps": 3});
+    tried.fit("ict", &more).unwrap();
+}
+
+#[test]
+fn a_few_pairs_teach_what_titles_do_not() {
+    let tried = Tried::new();
+    // Titles that say nothing: only the pairs tell what documents are about.
+    let vague = |i: usize| {
+        let mut document = document(i, true);
+        document["title"] = json!("the");
+        if i >= 36 {
+            document.as_object_mut().unwrap().remove("labels");
+        }
+        document
+    };
+    tried.write("train.jsonl", &lines((0..120).map(vague)));
+    let less = json!({"stage_one_epochs": 4, "stage_two_epochs": 1});
+    let (without, _) = tried.fit("maclr", &less).unwrap();
+    let more =
+        json!({"stage_one_epochs": 4, "stage_two_epochs": 1, "few_shot_epochs": 60, "few_shot_rate": 1.0});
+    let (with, _) = tried.fit("maclr-few-shot", &more).unwrap();
+    assert!(right(&with) > 0.9 && right(&without) < 0.7, "{} {}", right(&with), right(&without));
+}
+
+#[test]
+fn a_label_added_later_scores_as_if_it_had_always_been_there() {
+    let tried = Tried::new();
+    let (model, _) = tried.fit("maclr", &json!({"max_steps": 3, "stage_two_epochs": 0})).unwrap();
+    let text = ["a p in the sea"];
+    let before = answers(read(&model).as_ref(), &text);
+    let change = |change| change_labels(&model, &[change], &Device::cpu()).unwrap();
+    change(LabelChange::Remove { id: "sea".into() });
+    change(LabelChange::Add { label: Label::new("sea", "sea") });
+    assert_eq!(answers(read(&model).as_ref(), &text), before);
+}
+
+#[test]
+fn a_run_broken_off_anywhere_goes_on_and_ends_the_same() {
+    let tried = Tried::new();
+    let more = json!({"stage_one_epochs": 8, "stage_two_epochs": 1, "few_shot_epochs": 2, "clusters_update": 0.1, "evaluations": 4});
+    let (straight, _) = tried.fit("maclr-few-shot", &more).unwrap();
+    let same = |one: &Path, other: &Path| {
+        for name in ["label_vectors.safetensors", "encoder/model.safetensors"] {
+            assert!(fs::read(one.join(name)).unwrap() == fs::read(other.join(name)).unwrap(), "{name}");
+        }
+    };
+    // In the middle of a stage, between two, and while labels are guessed.
+    for words in ["Advanced(10)", "stage one: seconds", "guessing labels by words", "stage two: expected"] {
+        let (model, folder) = (tried.dir.path().join("broken"), tried.dir.path().join("training"));
+        fs::remove_dir_all(&folder).ok();
+        fs::create_dir_all(&folder).unwrap();
+        let stop = Stop::default();
+        let fit = |stop: Stop| Fit { task: &tried.task, model: &model, folder: Some(&folder), stop };
+        let settings = config("maclr-few-shot", &more).unwrap();
+        let heard = Heard::stopping_at(words, &stop);
+        let error = fit(stop).heard_by(settings.clone(), &heard).unwrap_err().to_string();
+        assert!(error.contains("stopped"), "{words}: {error}");
+        fit(Stop::default()).run(settings).unwrap();
+        same(&straight, &model);
+    }
+}
+
+#[test]
+fn odd_tasks_are_learned_from_with_a_word() {
+    let tried = Tried::new();
+    let warned = |method: &str, more: &Value, words: &str| {
+        let (model, heard) = tried.fit(method, more).unwrap();
+        assert!(heard.iter().any(|event| event.starts_with("Warned") && event.contains(words)), "{heard:?}");
+        assert!(!answers(read(&model).as_ref(), &["the p"])[0].is_empty());
+    };
+    let few = json!({"max_steps": 4});
+    // No titles, one sentence each; all documents the same; fewer documents than clusters; empty ones among them.
+    let bare = |i: usize| json!({"id": i.to_string(), "text": document(i, false)["text"]});
+    tried.write("train.jsonl", &lines((0..20).map(bare)));
+    warned("maclr", &few, "neither a title nor a second sentence");
+    let twins = |i: usize| json!({"id": i.to_string(), "title": "river", "text": "p q the r"});
+    tried.write("train.jsonl", &lines((0..20).map(twins)));
+    tried.fit("maclr", &few).unwrap();
+    tried.write("train.jsonl", &lines((0..5).map(|i| document(i, true))));
+    warned("maclr", &few, "4 clusters are too many for 5 documents: there will be 2");
+    let blank = |i: usize| json!({"id": i.to_string(), "text": if i % 2 == 0 { " " } else { "p q. The r" }});
+    tried.write("train.jsonl", &lines((0..20).map(blank)));
+    warned("maclr", &few, "10 documents have no text");
+    // One label, whose text no tokenizer knows.
+    tried.write("train.jsonl", &lines((0..20).map(bare)));
+    tried.write("labels.jsonl", "{\"id\": \"1\", \"name\": \"\u{200b}\"}\n");
+    tried.write("dev.jsonl", "{\"id\": \"1\", \"text\": \"the p\", \"labels\": [\"1\"]}\n");
+    warned("maclr", &few, "1 labels have no text");
+}
+
+#[test]
+fn what_cannot_be_learned_from_is_said_before_training() {
+    let tried = Tried::new();
+    let error = |method: &str| tried.fit(method, &json!({})).unwrap_err().to_string();
+    tried.write("train.jsonl", &lines((0..1).map(|i| document(i, true))));
+    assert!(error("maclr").contains("1 train documents"), "{}", error("maclr"));
+    tried.write("train.jsonl", &"{\"id\": \"1\", \"text\": \" \"}\n{\"id\": \"2\", \"text\": \"\"}\n");
+    assert!(error("ict").contains("0 train documents"), "{}", error("ict"));
+    tried.write("train.jsonl", &lines((0..9).map(|i| json!({"id": i.to_string(), "text": "p. The q"}))));
+    assert!(error("few-shot").contains("no training document carries a label"), "{}", error("few-shot"));
+    fs::remove_file(tried.task.join("train.jsonl")).unwrap();
+    assert!(error("maclr").contains("frozen"), "{}", error("maclr"));
+}
+
+#[test]
+fn a_document_that_is_a_label_is_not_its_own() {
+    let tried = Tried::new();
+    let labels = (0..12).map(|i| json!({"id": i.to_string(), "name": document(i, true)["title"]}));
+    tried.write("labels.jsonl", &lines(labels));
+    let item = |i: usize| {
+        let mut item = document(i, true);
+        item["labels"] = json!([((i + 6) % 12).to_string()]);
+        item
+    };
+    tried.write("train.jsonl", &lines((0..120).map(item)));
+    tried.write("dev.jsonl", &lines((0..12).map(item)));
+    let row = |more: &Value| {
+        let (_, heard) = tried.fit("maclr", more).unwrap();
+        let row = heard.iter().rfind(|event| event.starts_with("Row")).unwrap();
+        row.split("P@1\", ").nth(1).unwrap().split(')').next().unwrap().parse::<f64>().unwrap()
+    };
+    let (plain, apart) = (row(&json!({})), row(&json!({"item_to_item": true})));
+    assert!(apart > 90.0 && plain < 30.0, "{plain} {apart}");
+}
