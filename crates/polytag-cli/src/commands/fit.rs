@@ -7,7 +7,8 @@ use std::time::Instant;
 use clap::Args;
 use polytag::artifact::Manifest;
 use polytag::encoder::EncoderCache;
-use polytag::method::{self, METHODS, MethodConfig, TrainContext};
+use polytag::method::{self, Choice, METHODS, Means, MethodConfig, TrainContext};
+use polytag_nn::device::Device;
 use serde_json::{Map, Value};
 
 use super::{DONE, Done};
@@ -68,15 +69,29 @@ impl Fit {
         if let Some(encoder) = &self.encoder {
             settings["encoder"] = Value::String(encoder.clone());
         }
-        let config = MethodConfig::named(&self.method, &settings).map_err(polytag::Error::from)?;
-        if self.method == "auto" && !session.quiet {
-            say(&format!("method: {}, which needs neither labelled documents nor an encoder", config.name()));
-        }
-        let task = session.task(&self.task)?;
-        let device = self.engine.open(config.uses_encoder(), session)?;
         // Where there is no cache there may still be an encoder in a folder of the user's.
         let encoders = self.engine.cache.root().map(|root| root.join("encoders")).unwrap_or_default();
         let encoders = EncoderCache::new(encoders);
+        let named = |method: &str| MethodConfig::named(method, &settings).map_err(polytag::Error::from);
+        // Settings that no method has are an error before anything is read.
+        let given = if self.method == "auto" { None } else { Some(named(&self.method)?) };
+        let task = session.task(&self.task)?;
+        let (config, device) = match given {
+            Some(config) => {
+                let device = self.engine.open(config.uses_encoder(), session)?;
+                (config, device)
+            }
+            None => {
+                let encoder = encoders.locate(self.encoder.as_deref().unwrap_or("minilm")).is_ok();
+                let device = self.engine.open(encoder, session)?;
+                let means = Means { encoder, gpu: matches!(device, Device::Cuda(_)) };
+                let choice = Choice::of(&task, means, &session.stop).map_err(polytag::Error::from)?;
+                if !session.quiet {
+                    say(&format!("method: {}, {}", choice.method, choice.why));
+                }
+                (named(choice.method)?, device)
+            }
+        };
         let training = config.trains().then(|| Training::at(&self.out)).transpose()?;
         let context = TrainContext {
             seed: self.seed,

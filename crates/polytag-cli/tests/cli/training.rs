@@ -85,3 +85,61 @@ fn settings_and_tasks_that_make_no_sense_are_refused() {
     assert!(error.contains("no training document carries a label"), "{error}");
     assert!(!lab.path("m").exists() && !lab.path("m.training").exists());
 }
+
+#[test]
+fn texts_alone_are_enough_to_train_on() {
+    let lab = Lab::with_task();
+    lab.write(
+        "task/train.jsonl",
+        "{\"id\":\"1\",\"title\":\"tea\",\"text\":\"a cup of it\"}\n{\"id\":\"2\",\"title\":\"law\",\"text\":\"by a court\"}\n\
+         {\"id\":\"3\",\"text\":\"First this. Then that.\"}\n",
+    );
+    let encoder = encoder();
+    let line = |method: &str, more: &str| {
+        format!(
+            "fit task --method {method} --encoder {encoder} --set max_tokens=32 --set max_steps=4 --device cpu \
+             --cache cache --out m {more}"
+        )
+    };
+    // Without a pair, and with few enough documents for a CPU, this is what there is to do.
+    let ran = lab.run(&line("auto", ""));
+    let told = ran.stderr.clone();
+    assert!(ran.done().contains("maclr, 4 labels"));
+    assert!(told.contains("method: maclr, which learns from the texts alone"), "{told}");
+    assert!(told.contains("clusters are too many for 3 documents"), "{told}");
+    assert!(
+        told.contains("stage one: expected seconds") && told.contains("stage two: memory, GiB"),
+        "{told}"
+    );
+    assert!(!lab.path("m.training").exists(), "nothing is left beside the model");
+    let found = json(&lab.feed("predict m --plain --k 9 --device cpu", "a cup of tea").done());
+    assert_eq!(found["labels"].as_array().unwrap().len(), 4);
+    let error = lab.refuses(&line("maclr", "--set clusters=0"));
+    assert!(error.contains("clusters = 0"), "{error}");
+    let error = lab.refuses(&line("maclr", "--set pairs=headline"));
+    assert!(error.contains("title") && error.contains("chunks"), "{error}");
+    let error = lab.refuses(&line("few-shot", ""));
+    assert!(error.contains("no training document carries a label"), "{error}");
+}
+
+#[test]
+fn a_run_in_stages_that_was_stopped_goes_on() {
+    let lab = Lab::with_task();
+    let encoder = encoder();
+    let line = |epochs: &str| {
+        format!(
+            "fit task --method maclr --encoder {encoder} --set max_tokens=32 --set stage_one_epochs={epochs} \
+             --set evaluations=0 --device cpu --cache cache --out m"
+        )
+    };
+    let mut child = lab.start(&line("1000000"));
+    wait_for("a first checkpoint", || lab.path("m.training/stages/one/checkpoint.safetensors").is_file());
+    signal(&child, "INT");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(!lab.path("m").exists(), "there is no model yet");
+    let error = lab.refuses(&line("2"));
+    assert!(error.contains("checkpoint"), "{error}");
+    std::fs::remove_dir_all(lab.path("m.training")).unwrap();
+    lab.run(&line("2")).done();
+    assert!(lab.path("m/manifest.json").is_file() && !lab.path("m.training").exists());
+}

@@ -73,8 +73,7 @@ impl Kind {
 impl MethodConfig {
     /// The settings that a name stands for, with `overrides` (a JSON object) laid over them.
     ///
-    /// `auto` stands for the best method for the task at hand. So far that is `lexical`, which needs
-    /// no encoder and beats one that was never trained for the task.
+    /// `auto` stands for `lexical` here, where there is no task to choose for; [`Choice::of`](super::Choice::of) has one.
     pub fn named(name: &str, overrides: &Value) -> Result<MethodConfig, MethodError> {
         let maclr =
             |name, preset: MaclrConfig| Ok(MethodConfig::Maclr(name, overridden(name, &preset, overrides)?));

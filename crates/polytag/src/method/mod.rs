@@ -15,8 +15,10 @@ mod dual_encoder; // a document and a label as vectors, compared
 mod label_attention; // labels that attend to a document
 mod maclr; // an encoder trained on texts alone, then on few pairs
 mod config; // methods by name
+mod auto; // which method suits a task
 mod run; // from a task to a model folder and back
 
+pub use auto::{Choice, Means};
 pub use config::{METHODS, MethodConfig};
 pub use dual_encoder::{DualEncoder, DualEncoderConfig, DualEncoderModel, Pooling};
 pub use embedding::EmbeddingModel;

@@ -118,6 +118,9 @@ impl Stage<'_> {
         let copy = encoder.copy(parameters, &mut builder)?;
         let learned = base.again(copy, builder.build(parameters.device())?)?;
         if let Some(folder) = self.folder()? {
+            // What another training, or a crash, left here is in the way.
+            fs::remove_file(folder.join(DONE)).ok();
+            fs::remove_dir_all(folder.join(ENCODER)).ok();
             learned.export(&folder.join(ENCODER))?;
             write(&folder.join(DONE), &self.about)?;
             // What there was to go on from is not needed any more.

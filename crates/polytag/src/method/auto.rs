@@ -1,0 +1,91 @@
+//! Which method suits a task, when nobody says.
+
+use crate::data::{DataError, Split, Task};
+use crate::progress::Stop;
+
+/// Documents that an encoder is trained on without a GPU, at most: some minutes on a laptop.
+const FEW_DOCUMENTS: u64 = 2000;
+
+/// Below this share of labels with a pair, pairs are few.
+const FEW_LABELS: f64 = 0.1;
+
+/// A method, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The method's name.
+    pub method: &'static str,
+    /// Why, for a person.
+    pub why: &'static str,
+}
+
+/// What there is to work with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Means {
+    /// Whether the encoder is on this machine.
+    pub encoder: bool,
+    /// Whether there is a GPU.
+    pub gpu: bool,
+}
+
+impl Choice {
+    /// The method for a task: its train split is read once, for its documents and pairs.
+    pub fn of(task: &Task, means: Means, stop: &Stop) -> Result<Choice, DataError> {
+        let (mut documents, mut has_pair) = (0, vec![false; task.labels().positions()]);
+        if means.encoder && task.file(Split::Train)?.is_some() {
+            for document in task.documents(Split::Train)? {
+                if stop.is_asked() {
+                    return Err(DataError::Stopped);
+                }
+                document?.gold().iter().for_each(|label| has_pair[label.index()] = true);
+                documents += 1;
+            }
+        }
+        let with_pairs = has_pair.iter().filter(|has| **has).count();
+        Ok(choose(means, documents, (with_pairs, task.labels().len())))
+    }
+}
+
+/// The method for so many documents, of which so many labels out of all have one.
+fn choose(means: Means, documents: u64, (with_pairs, labels): (usize, usize)) -> Choice {
+    let choice = |method, why| Choice { method, why };
+    let is_feasible = means.gpu || documents <= FEW_DOCUMENTS;
+    match with_pairs as f64 / labels.max(1) as f64 {
+        _ if !means.encoder => choice(
+            "lexical",
+            "which needs no encoder; `polytag encoders pull minilm` gives it one to choose from",
+        ),
+        _ if documents < 2 => choice("lexical", "which needs no documents"),
+        _ if !is_feasible => {
+            choice("lexical", "which needs no GPU; there are too many documents to train without")
+        }
+        0.0 => choice("maclr", "which learns from the texts alone, as no document has a label"),
+        share if share < FEW_LABELS => {
+            choice("maclr-few-shot", "which learns from the texts, then from the few pairs that there are")
+        }
+        _ if means.gpu => {
+            choice("of-lan", "which learns from the labelled documents and still finds other labels")
+        }
+        _ => choice("lexical", "which needs no GPU; methods that learn from many pairs do"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_documents_and_means_decide() {
+        let all = Means { encoder: true, gpu: true };
+        let slow = Means { gpu: false, ..all };
+        let method = |means, documents, pairs| choose(means, documents, pairs).method;
+        assert_eq!(method(all, 100_000, (0, 500)), "maclr");
+        assert_eq!(method(all, 100_000, (5, 500)), "maclr-few-shot");
+        assert_eq!(method(all, 100_000, (400, 500)), "of-lan");
+        assert_eq!(method(slow, 1000, (0, 500)), "maclr");
+        assert_eq!(method(slow, 1000, (5, 500)), "maclr-few-shot");
+        assert_eq!(method(slow, 100_000, (0, 500)), "lexical");
+        assert_eq!(method(slow, 1000, (400, 500)), "lexical");
+        assert_eq!(method(all, 0, (0, 500)), "lexical");
+        assert_eq!(method(Means { encoder: false, ..all }, 1000, (0, 500)), "lexical");
+    }
+}
