@@ -173,7 +173,7 @@ fn push_stem(stemmer: &Stemmer, word: &str, stems: &mut FxHashMap<Box<str>, Box<
 
 /// Lower-cases text. By Unicode's rule it is brought into its compatible normal form first (UAX #15), so
 /// that an accent is the same however it was typed, and a ligature the same as its letters.
-fn lower_into(text: &str, rule: WordRule, lower: &mut String) {
+pub(super) fn lower_into(text: &str, rule: WordRule, lower: &mut String) {
     lower.clear();
     if text.is_ascii() {
         lower.push_str(text);
