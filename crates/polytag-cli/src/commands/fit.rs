@@ -78,7 +78,7 @@ impl Fit {
         let task = session.task(&self.task)?;
         let (config, device) = match given {
             Some(config) => {
-                let device = self.engine.open(config.uses_encoder(), session)?;
+                let device = self.engine.open(config.uses_network(&encoders), session)?;
                 (config, device)
             }
             None => {

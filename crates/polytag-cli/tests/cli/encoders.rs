@@ -28,7 +28,12 @@ fn hollow_minilm(lab: &Lab) {
 fn the_list_says_what_is_here() {
     let lab = Lab::new();
     let told = lab.run("encoders list --cache cache").done();
-    assert!(told.contains("minilm") && told.contains("not here: polytag encoders pull mpnet"), "{told}");
+    assert!(
+        told.contains("glove")
+            && told.contains("minilm")
+            && told.contains("not here: polytag encoders pull mpnet"),
+        "{told}"
+    );
     assert!(lab.names("").is_empty(), "looking makes no folder");
 
     hollow_minilm(&lab);

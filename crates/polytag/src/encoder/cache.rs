@@ -9,6 +9,7 @@ use super::catalogue::{CATALOGUE, KnownEncoder};
 use super::error::EncoderError;
 use super::folder::{self, is_plain_name};
 use super::source::Source;
+use super::word_vectors::WordVectors;
 
 /// Encoders on the disk, one folder each, shared by all runs.
 ///
@@ -33,7 +34,7 @@ pub struct ListedEncoder {
     pub about: String,
     /// Numbers in an embedding.
     pub dimension: Option<usize>,
-    /// Tokens it reads of a text.
+    /// Tokens it reads of a text, if there is a limit.
     pub max_tokens: Option<usize>,
     /// What it takes on the disk.
     pub bytes: u64,
@@ -66,12 +67,27 @@ impl EncoderCache {
         &self.root
     }
 
-    /// The folder of an encoder.
+    /// The folder of an encoder that is a network, for those who train or run one. Word vectors are an error; who can
+    /// do with them asks [`locate_any`](EncoderCache::locate_any).
+    pub fn locate(&self, name_or_path: &str) -> Result<PathBuf, EncoderError> {
+        let folder = self.locate_any(name_or_path)?;
+        match WordVectors::are_in(&folder) {
+            true => Err(EncoderError::WordVectors { name: name_or_path.to_owned() }),
+            false => Ok(folder),
+        }
+    }
+
+    /// Whether a name or a path leads to word vectors that are here.
+    pub fn has_word_vectors(&self, name_or_path: &str) -> bool {
+        self.locate_any(name_or_path).is_ok_and(|folder| WordVectors::are_in(&folder))
+    }
+
+    /// The folder of an encoder, network or word vectors.
     ///
     /// A known name comes first, then a folder on this machine, then a name on the hub: a folder that
     /// is called like a known encoder is meant by `./minilm`. Pulled files are checked by their sizes
     /// only, as this is done at every start; [`pull`](super::pull()) reads them whole.
-    pub fn locate(&self, name_or_path: &str) -> Result<PathBuf, EncoderError> {
+    pub fn locate_any(&self, name_or_path: &str) -> Result<PathBuf, EncoderError> {
         let path = Path::new(name_or_path);
         let named = self.named(name_or_path);
         if !matches!(named, Some(Named::Known(_))) && path.is_dir() {
@@ -100,10 +116,10 @@ impl EncoderCache {
             name: encoder.name.to_owned(),
             about: encoder.about.to_owned(),
             dimension: Some(encoder.dimension),
-            max_tokens: Some(encoder.max_tokens),
+            max_tokens: encoder.max_tokens,
             bytes: encoder.bytes(),
             license: Some(encoder.license.to_owned()),
-            folder: self.locate(encoder.name).ok(),
+            folder: self.locate_any(encoder.name).ok(),
         });
         let mut others: Vec<ListedEncoder> = self.pulled_from_hub().collect();
         others.sort_by(|a, b| a.name.cmp(&b.name));
@@ -196,9 +212,22 @@ mod tests {
         assert!(told("minilm").ends_with("fetch it with `polytag encoders pull minilm`"));
         assert!(told("some/one").ends_with("fetch it with `polytag encoders pull some/one`"));
         let unknown = told("bert");
-        assert!(unknown.contains("\"bert\"") && unknown.contains("minilm, mpnet"), "{unknown}");
+        assert!(unknown.contains("\"bert\"") && unknown.contains("minilm, mpnet, glove"), "{unknown}");
         assert!(cache.list().iter().all(|listed| listed.folder.is_none()));
-        assert_eq!(cache.list().len(), 2);
+        assert_eq!(cache.list().len(), 3);
+    }
+
+    #[test]
+    fn word_vectors_are_given_to_those_who_can_do_with_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = EncoderCache::new(dir.path().join("cache"));
+        let own = dir.path().join("own");
+        testing::write_files(&own, &[("words.txt", b"tea\n"), ("word_vectors.safetensors", b"")]);
+        let name = own.to_str().unwrap();
+        assert_eq!(cache.locate_any(name).unwrap(), own);
+        assert!(cache.has_word_vectors(name) && !cache.has_word_vectors("minilm"));
+        let error = cache.locate(name).unwrap_err().to_string();
+        assert!(error.starts_with(name) && error.contains("no network"), "{error}");
     }
 
     #[test]

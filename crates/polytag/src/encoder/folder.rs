@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::error::EncoderError;
+use super::word_vectors::{VECTORS, WORDS, WordVectors};
 use crate::storage::{read_bounded, require_folder};
 
 /// The weights in one file.
@@ -38,6 +39,13 @@ pub(super) fn check(folder: &Path) -> Result<(), EncoderError> {
     require_folder(folder, "open the encoder's folder")?;
     let has = |name: &str| folder.join(name).is_file();
     let incomplete = |problem: String| EncoderError::Incomplete { folder: folder.to_owned(), problem };
+    if WordVectors::are_in(folder) {
+        return if has(WORDS) {
+            Ok(())
+        } else {
+            Err(incomplete(format!("it has {VECTORS}, but no {WORDS}")))
+        };
+    }
     if !has(CONFIG) {
         return Err(incomplete(format!("it has no {CONFIG}")));
     }
@@ -123,6 +131,7 @@ mod tests {
         for (files, complaint) in [
             (vec![], "no config.json"),
             (vec![(CONFIG, "{}")], "neither model.safetensors nor"),
+            (vec![(VECTORS, "")], "it has word_vectors.safetensors, but no words.txt"),
             (vec![(CONFIG, "{}"), (WEIGHTS, "")], "from transformers import AutoTokenizer"),
             (vec![(CONFIG, "{}"), (PICKLE, "")], "runs whatever code it holds"),
             (
@@ -136,6 +145,7 @@ mod tests {
             assert!(error.starts_with(&dir.path().display().to_string()), "{error}");
         }
         check(folder_with(&[(CONFIG, "{}"), (WEIGHTS, ""), (TOKENIZER, "")]).path()).unwrap();
+        check(folder_with(&[(VECTORS, ""), (WORDS, "")]).path()).unwrap();
         assert!(check(Path::new("nowhere")).is_err());
     }
 

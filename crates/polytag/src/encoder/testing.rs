@@ -12,7 +12,7 @@ use std::thread;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
-use super::catalogue::{KnownEncoder, PinnedFile, Wheel};
+use super::catalogue::{KnownEncoder, PackedVectors, PinnedFile, Wheel};
 use crate::storage::sha256_hex;
 
 /// The files of the encoder `tiny`.
@@ -90,6 +90,26 @@ fn text(text: impl Into<String>) -> &'static str {
     leaked(text.into().into_boxed_str())
 }
 
+fn pinned((path, content): &(&'static str, &[u8])) -> PinnedFile {
+    let bytes = content.len() as u64;
+    PinnedFile { path, packed: None, bytes, sha256: text(sha256_hex(content)) }
+}
+
+/// A catalogue in which `tiny` is word vectors: the matrix and the words that its wheel holds, and all files that
+/// its folder should have in the end.
+pub(super) fn catalogue_of_vectors(
+    wheels: &[TestWheel],
+    (matrix, words): (&[u8], &[u8]),
+    files: &[(&'static str, &[u8])],
+) -> &'static [KnownEncoder] {
+    let packed_vectors = Some(PackedVectors {
+        matrix: PinnedFile { packed: Some("data/vectors.npy"), ..pinned(&("vectors.npy", matrix)) },
+        words: PinnedFile { packed: Some("data/words.parquet"), ..pinned(&("words.parquet", words)) },
+    });
+    let files = leaked(files.iter().map(pinned).collect());
+    leaked(Box::new([KnownEncoder { packed_vectors, files, ..catalogue_of(wheels)[0].clone() }]))
+}
+
 /// A catalogue with `tiny` in it, made of these wheels. It lives as long as the tests do.
 pub(super) fn catalogue_of(wheels: &[TestWheel]) -> &'static [KnownEncoder] {
     let wheel = |wheel: &TestWheel| Wheel {
@@ -100,22 +120,17 @@ pub(super) fn catalogue_of(wheels: &[TestWheel]) -> &'static [KnownEncoder] {
         sha256: text(sha256_hex(&wheel.bytes)),
         part: wheel.part.clone().map(text),
     };
-    let file = |(path, content): &(&'static str, &[u8])| PinnedFile {
-        path,
-        packed: None,
-        bytes: content.len() as u64,
-        sha256: text(sha256_hex(content)),
-    };
     leaked(Box::new([KnownEncoder {
         name: "tiny",
         about: "an encoder for tests",
         origin: "some/tiny",
         license: "none",
         dimension: 4,
-        max_tokens: 32,
+        max_tokens: Some(32),
         wheels: leaked(wheels.iter().map(wheel).collect()),
         folder: "tiny/",
-        files: leaked(FILES.iter().map(file).collect()),
+        files: leaked(FILES.iter().map(pinned).collect()),
+        packed_vectors: None,
     }]))
 }
 

@@ -10,6 +10,7 @@ use super::frozen::{Frozen, FrozenConfig};
 use super::label_attention::{LabelAttention, LabelAttentionConfig};
 use super::lexical::{Lexical, LexicalConfig};
 use super::maclr::{Maclr, MaclrConfig};
+use crate::encoder::EncoderCache;
 
 /// The names that [`MethodConfig::named`] knows.
 pub const METHODS: &[&str] = &[
@@ -119,9 +120,14 @@ impl MethodConfig {
         }
     }
 
-    /// Whether the method runs an encoder.
-    pub fn uses_encoder(&self) -> bool {
-        !matches!(self, MethodConfig::Lexical(_))
+    /// Whether the method runs a neural network, so that it matters on what device. Word vectors among `encoders` are
+    /// averaged on the CPU in any case.
+    pub fn uses_network(&self, encoders: &EncoderCache) -> bool {
+        match self {
+            MethodConfig::Lexical(_) => false,
+            MethodConfig::Frozen(config) => !encoders.has_word_vectors(&config.encoder),
+            _ => true,
+        }
     }
 
     /// Whether the method trains an encoder: it takes its time, can go on where it was broken off, and measures

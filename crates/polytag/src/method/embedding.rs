@@ -3,7 +3,7 @@
 //! document's; a label that is added scores exactly as one that was always there.
 
 use polytag_nn::device::Device;
-use polytag_nn::sentence::{Overrides, SentenceEncoder};
+use polytag_nn::sentence::Overrides;
 use polytag_nn::tokenizer::Text;
 use serde::Deserialize;
 
@@ -13,6 +13,7 @@ use super::label_text::{LabelText, text_of};
 use super::words::{Piece, reasons};
 use crate::artifact::{ArtifactError, MANIFEST, ModelFolder, ModelWriter, TensorsBuilder};
 use crate::data::{LabelChange, LabelSpace, Passage};
+use crate::encoder::TextEncoder;
 use crate::ids::LabelId;
 use crate::index::{Allowed, Exact, LabelIndex, Precision};
 use crate::predict::{Ask, Explanation, PredictError, Predictor};
@@ -22,8 +23,8 @@ use crate::ranking::Ranking;
 /// Labels that are encoded between two looks at whether to stop.
 const CHUNK: usize = 256;
 
-/// Where the encoder lies in a model folder: a folder that sentence-transformers reads, too.
-const ENCODER: &str = "encoder";
+/// Where the encoder lies in a model folder. A network is a folder that sentence-transformers reads, too.
+pub(super) const ENCODER: &str = "encoder";
 
 /// The file of label vectors, and their name in it.
 const VECTORS: (&str, &str) = ("label_vectors.safetensors", "label_vectors");
@@ -31,7 +32,8 @@ const VECTORS: (&str, &str) = ("label_vectors.safetensors", "label_vectors");
 /// How such a model reads and keeps texts: the part of a method's settings that it needs after fitting.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct EmbeddingSettings {
-    /// How many tokens of a text are read; none reads as many as the encoder was made for.
+    /// How many tokens of a text are read, or of word vectors how many words; none reads as many as the encoder was
+    /// made for.
     pub(super) max_tokens: Option<usize>,
     /// What of a label is made into its vector.
     pub(super) label_text: LabelText,
@@ -49,7 +51,7 @@ impl EmbeddingSettings {
 /// A model that compares vectors of one encoder.
 pub struct EmbeddingModel {
     settings: EmbeddingSettings,
-    encoder: SentenceEncoder,
+    encoder: TextEncoder,
     space: LabelSpace,
     index: Exact,
 }
@@ -57,10 +59,11 @@ pub struct EmbeddingModel {
 impl EmbeddingModel {
     pub(super) fn new(
         settings: EmbeddingSettings,
-        encoder: SentenceEncoder,
+        encoder: impl Into<TextEncoder>,
         space: LabelSpace,
         context: &TrainContext<'_>,
     ) -> Result<EmbeddingModel, MethodError> {
+        let encoder = encoder.into();
         let mut index = Exact::new(encoder.dimension(), settings.precision)?;
         index.reserve(space.positions())?;
         let mut model = EmbeddingModel { settings, encoder, space, index };
@@ -81,7 +84,7 @@ impl EmbeddingModel {
     pub fn load(folder: &ModelFolder, device: &Device) -> Result<EmbeddingModel, crate::Error> {
         let settings: EmbeddingSettings = serde_json::from_value(folder.manifest().config.clone())
             .map_err(|error| folder.damaged(MANIFEST, error))?;
-        let encoder = SentenceEncoder::load(&folder.folder(ENCODER)?, device, &settings.overrides())
+        let encoder = TextEncoder::load(&folder.folder(ENCODER)?, device, &settings.overrides())
             .map_err(MethodError::from)?;
         let space = folder.labels()?;
         let (dim, rows) = folder.tensors(VECTORS.0)?.rows(VECTORS.1)?;
@@ -95,7 +98,7 @@ impl EmbeddingModel {
     }
 
     /// The encoder.
-    pub fn encoder(&self) -> &SentenceEncoder {
+    pub fn encoder(&self) -> &TextEncoder {
         &self.encoder
     }
 

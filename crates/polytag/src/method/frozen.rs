@@ -1,10 +1,9 @@
-//! An encoder as it is: the SBERT row of papers 001 and 003.
+//! An encoder as it is: the SBERT row of papers 001 and 003, and with word vectors the GloVe row of 001.
 //!
 //! Document and label are made into vectors by the same encoder, and a label scores as the cosine of
 //! the two. Nothing is learned, from documents or pairs, so it serves labels that no document ever
 //! carried, and a label added later scores exactly as one that was always there.
 
-use polytag_nn::sentence::SentenceEncoder;
 use serde::{Deserialize, Serialize};
 
 use super::embedding::{EmbeddingModel, EmbeddingSettings};
@@ -12,6 +11,7 @@ use super::error::MethodError;
 use super::label_text::LabelText;
 use super::{Method, TrainContext};
 use crate::data::Dataset;
+use crate::encoder::TextEncoder;
 use crate::index::Precision;
 use crate::predict::Predictor;
 
@@ -21,7 +21,8 @@ use crate::predict::Predictor;
 pub struct FrozenConfig {
     /// The encoder: a known name, a name on the hub, or a folder.
     pub encoder: String,
-    /// How many tokens of a document are read; null reads as many as the encoder was made for.
+    /// How many tokens of a document are read, or of word vectors how many words; null reads as many as the encoder
+    /// was made for.
     pub max_tokens: Option<usize>,
     /// What of a label is made into its vector.
     pub label_text: LabelText,
@@ -63,10 +64,10 @@ impl Method for Frozen {
         dataset: &dyn Dataset,
         context: &TrainContext<'_>,
     ) -> Result<Box<dyn Predictor>, MethodError> {
-        let folder = context.encoders.locate(&self.config.encoder)?;
+        let folder = context.encoders.locate_any(&self.config.encoder)?;
         let FrozenConfig { max_tokens, label_text, precision, .. } = self.config;
         let settings = EmbeddingSettings { max_tokens, label_text, precision };
-        let encoder = SentenceEncoder::load(&folder, context.device, &settings.overrides())?;
+        let encoder = TextEncoder::load(&folder, context.device, &settings.overrides())?;
         let space = dataset.label_space().clone();
         Ok(Box::new(EmbeddingModel::new(settings, encoder, space, context)?))
     }

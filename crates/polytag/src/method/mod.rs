@@ -28,7 +28,7 @@ pub use label_attention::{LabelAttention, LabelAttentionConfig, LabelAttentionMo
 pub use label_text::LabelText;
 pub use lexical::{Lexical, LexicalConfig, LexicalModel};
 pub use maclr::{Maclr, MaclrConfig, PairKind};
-pub use run::{Fitted, change_labels, fit, load, load_labels, uses_encoder};
+pub use run::{Fitted, change_labels, fit, load, load_labels, uses_network};
 pub use training::{LabelTower, Loss, TrainingConfig, Unseen};
 
 use std::path::Path;

@@ -7,12 +7,13 @@ use polytag_nn::device::Device;
 use super::TrainContext;
 use super::config::{Kind, MethodConfig};
 use super::dual_encoder::DualEncoderModel;
-use super::embedding::EmbeddingModel;
+use super::embedding::{ENCODER, EmbeddingModel};
 use super::label_attention::LabelAttentionModel;
 use super::lexical::LexicalModel;
 use crate::Error;
 use crate::artifact::{ArtifactError, LabelLog, MANIFEST, Manifest, ModelFolder, ModelWriter, Provenance};
 use crate::data::{Dataset, LabelChange, LabelSpace, LabelsOnly, SpaceError, Split, Task};
+use crate::encoder::WordVectors;
 use crate::predict::Predictor;
 
 /// A method fitted and written.
@@ -64,10 +65,10 @@ pub fn load(dir: &Path, device: &Device) -> Result<Box<dyn Predictor>, Error> {
     Ok(predictor)
 }
 
-/// Whether the model in the folder `dir` runs an encoder.
-pub fn uses_encoder(dir: &Path) -> Result<bool, Error> {
+/// Whether the model in the folder `dir` runs a neural network, so that it matters on what device.
+pub fn uses_network(dir: &Path) -> Result<bool, Error> {
     let folder = ModelFolder::open(dir)?;
-    Ok(kind(&folder)? != Kind::Lexical)
+    Ok(kind(&folder)? != Kind::Lexical && !WordVectors::are_in(&dir.join(ENCODER)))
 }
 
 /// The labels of the model folder `dir`, with the changes since it was fitted, without the model.

