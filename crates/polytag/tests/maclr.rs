@@ -111,7 +111,7 @@ fn texts_alone_teach_what_documents_are_about() {
     let (maclr, heard) = tried.fit("maclr", &json!({})).unwrap();
     let (ict, _) = tried.fit("ict", &json!({})).unwrap();
     let found = [&frozen, &ict, &maclr].map(|model| right(model));
-    assert!(found[0] < 0.5 && found[1] > 0.9 && found[2] > 0.9, "frozen, ict, maclr: {found:?}");
+    assert!(found[0] < 0.5 && found[1] > 0.8 && found[2] > 0.8, "frozen, ict, maclr: {found:?}");
     for stage in ["stage one", "stage two"] {
         for told in ["expected seconds", "expected memory", "seconds", "memory"] {
             let name = format!("{stage}: {told}");
@@ -128,7 +128,7 @@ fn peers_are_configurations_that_train() {
         let more = json!({"max_steps": 30});
         let (model, heard) = tried.fit(method, &more).unwrap();
         assert_eq!(answers(read(&model).as_ref(), &["the p q"])[0].len(), 6, "{method}");
-        let given = heard.iter().any(|event| event.contains("given pairs"));
+        let given = heard.iter().any(|event| event.contains("few-shot: seconds"));
         assert_eq!(given, method.ends_with("few-shot"), "{method}");
     }
     let more = json!({"pairs": "sentence", "max_steps": 3});
@@ -171,7 +171,7 @@ fn a_label_added_later_scores_as_if_it_had_always_been_there() {
 #[test]
 fn a_run_broken_off_anywhere_goes_on_and_ends_the_same() {
     let tried = Tried::new();
-    let more = json!({"stage_one_epochs": 8, "stage_two_epochs": 1, "few_shot_epochs": 2, "clusters_update": 0.1, "evaluations": 4});
+    let more = json!({"stage_one_epochs": 8, "stage_two_epochs": 1, "few_shot_epochs": 2, "clusters_update": 0.05, "evaluations": 4});
     let (straight, _) = tried.fit("maclr-few-shot", &more).unwrap();
     let same = |one: &Path, other: &Path| {
         for name in ["label_vectors.safetensors", "encoder/model.safetensors"] {
@@ -179,7 +179,13 @@ fn a_run_broken_off_anywhere_goes_on_and_ends_the_same() {
         }
     };
     // In the middle of a stage, between two, and while labels are guessed.
-    for words in ["Advanced(10)", "stage one: seconds", "guessing labels by words", "stage two: expected"] {
+    for words in [
+        "stage one\", total",
+        "Advanced(10)",
+        "stage one: seconds",
+        "guessing labels by words",
+        "stage two: expected",
+    ] {
         let (model, folder) = (tried.dir.path().join("broken"), tried.dir.path().join("training"));
         fs::remove_dir_all(&folder).ok();
         fs::create_dir_all(&folder).unwrap();
@@ -209,17 +215,22 @@ fn odd_tasks_are_learned_from_with_a_word() {
     warned("maclr", &few, "neither a title nor a second sentence");
     let twins = |i: usize| json!({"id": i.to_string(), "title": "river", "text": "p q the r"});
     tried.write("train.jsonl", &lines((0..20).map(twins)));
-    tried.fit("maclr", &few).unwrap();
+    let (model, _) = tried.fit("maclr", &few).unwrap();
+    assert!(
+        answers(read(&model).as_ref(), &["p q the r"])[0]
+            .iter()
+            .all(|(_, bits)| f32::from_bits(*bits).is_finite())
+    );
     tried.write("train.jsonl", &lines((0..5).map(|i| document(i, true))));
     warned("maclr", &few, "4 clusters are too many for 5 documents: there will be 2");
     let blank = |i: usize| json!({"id": i.to_string(), "text": if i % 2 == 0 { " " } else { "p q. The r" }});
     tried.write("train.jsonl", &lines((0..20).map(blank)));
-    warned("maclr", &few, "10 documents have no text");
+    warned("maclr", &few, "documents without any text are left out: 10");
     // One label, whose text no tokenizer knows.
     tried.write("train.jsonl", &lines((0..20).map(bare)));
     tried.write("labels.jsonl", "{\"id\": \"1\", \"name\": \"\u{200b}\"}\n");
     tried.write("dev.jsonl", "{\"id\": \"1\", \"text\": \"the p\", \"labels\": [\"1\"]}\n");
-    warned("maclr", &few, "1 labels have no text");
+    warned("maclr", &few, "nothing in the texts of 1 of 1 labels");
 }
 
 #[test]
@@ -227,13 +238,48 @@ fn what_cannot_be_learned_from_is_said_before_training() {
     let tried = Tried::new();
     let error = |method: &str| tried.fit(method, &json!({})).unwrap_err().to_string();
     tried.write("train.jsonl", &lines((0..1).map(|i| document(i, true))));
-    assert!(error("maclr").contains("1 train documents"), "{}", error("maclr"));
+    assert!(error("maclr").contains("the task has 1"), "{}", error("maclr"));
     tried.write("train.jsonl", &"{\"id\": \"1\", \"text\": \" \"}\n{\"id\": \"2\", \"text\": \"\"}\n");
-    assert!(error("ict").contains("0 train documents"), "{}", error("ict"));
+    assert!(error("ict").contains("the task has 0"), "{}", error("ict"));
     tried.write("train.jsonl", &lines((0..9).map(|i| json!({"id": i.to_string(), "text": "p. The q"}))));
     assert!(error("few-shot").contains("no training document carries a label"), "{}", error("few-shot"));
     fs::remove_file(tried.task.join("train.jsonl")).unwrap();
     assert!(error("maclr").contains("frozen"), "{}", error("maclr"));
+}
+
+#[test]
+fn labels_to_keep_away_from_and_texts_longer_than_the_encoder_takes() {
+    let tried = Tried::new();
+    // So many labels that some are drawn at random; two of them read the same.
+    let letters: Vec<char> = ('a'..='z').collect();
+    let more = (0..60).map(|i| json!({"id": format!("more {i}"), "name": format!("{} {}", letters[i % 26], letters[i * 7 % 26])}));
+    let labels = TOPICS.iter().map(|(name, _)| json!({"id": name, "name": name})).chain(more);
+    tried.write("labels.jsonl", &(lines(labels) + "{\"id\": \"twin\", \"name\": \"river\"}\n"));
+    let more = json!({"max_tokens": 512, "label_pairs": 7, "label_regularisation": 6, "max_steps": 40});
+    let (model, heard) = tried.fit("maclr", &more).unwrap();
+    assert!(!heard.iter().any(|event| event.contains("label_regularisation")), "{heard:?}");
+    let found = answers(read(&model).as_ref(), &["the p q"]).remove(0);
+    let score = |id: &str| found.iter().find(|(other, _)| other == id).map(|(_, bits)| *bits);
+    assert_eq!(score("river"), score("twin"), "{found:?}");
+    // What it learned with them is not what it learns without.
+    let other = json!({"max_tokens": 512, "label_pairs": 7, "label_regularisation": 0, "max_steps": 40});
+    let (without, _) = tried.fit("maclr", &other).unwrap();
+    assert_ne!(answers(read(&without).as_ref(), &["the p q"]).remove(0), found);
+}
+
+#[test]
+fn a_run_can_begin_at_stage_two() {
+    let tried = Tried::new();
+    let (one, _) = tried.fit("maclr", &json!({"stage_two_epochs": 0})).unwrap();
+    let first = tried.dir.path().join("first");
+    fs::rename(&one, &first).unwrap();
+    let more = json!({"stage_one_epochs": 0, "encoder": first.join("encoder")});
+    let (two, heard) = tried.fit("maclr", &more).unwrap();
+    assert!(!heard.iter().any(|event| event.contains("stage one")), "{heard:?}");
+    assert!(heard.iter().any(|event| event.contains("stage two: seconds")), "{heard:?}");
+    assert!(right(&two) >= right(&first) - 0.1, "{} {}", right(&first), right(&two));
+    let curve = fs::read_to_string(two.join("curve.jsonl")).unwrap();
+    assert!(curve.lines().count() > 0 && curve.contains("R@100"), "{curve}");
 }
 
 #[test]
@@ -254,5 +300,5 @@ fn a_document_that_is_a_label_is_not_its_own() {
         row.split("P@1\", ").nth(1).unwrap().split(')').next().unwrap().parse::<f64>().unwrap()
     };
     let (plain, apart) = (row(&json!({})), row(&json!({"item_to_item": true})));
-    assert!(apart > 90.0 && plain < 30.0, "{plain} {apart}");
+    assert!(apart > plain + 40.0, "{plain} {apart}");
 }

@@ -27,11 +27,11 @@ Examples:
   polytag fit tasks/shop --config shop.toml --out models/shop
   polytag fit tasks/eurlex --method frozen --encoder mpnet --out models/eurlex-mpnet
   polytag fit tasks/eurlex --method of-lan --set epochs=4 --device cuda --out models/eurlex-lan
+  polytag fit tasks/packages --method maclr --set item_to_item=true --device cuda --out models/packages
 
 Methods that train an encoder keep their state beside the model, in MODEL.training: after Ctrl-C or a crash the
-same command goes on where it was. With a dev split they show how good they are after each epoch, and keep the
-best weights; the curve is in MODEL/curve.jsonl and MODEL/training.html.
-
+same command goes on where it was. With a dev split they show how good they are, those that learn from pairs after each
+epoch, and these keep the best weights; the curve is in MODEL/curve.jsonl.
 
 The settings of a method are listed in its error for a setting it does not know.")]
 pub(crate) struct Fit {
@@ -72,9 +72,11 @@ impl Fit {
         // Where there is no cache there may still be an encoder in a folder of the user's.
         let encoders = self.engine.cache.root().map(|root| root.join("encoders")).unwrap_or_default();
         let encoders = EncoderCache::new(encoders);
-        let named = |method: &str| MethodConfig::named(method, &settings).map_err(polytag::Error::from);
-        // Settings that no method has are an error before anything is read.
-        let given = if self.method == "auto" { None } else { Some(named(&self.method)?) };
+        let named = |method: &str, settings: &Value| {
+            MethodConfig::named(method, settings).map_err(polytag::Error::from)
+        };
+        // Settings that the method does not have are an error before anything is read.
+        let given = if self.method == "auto" { None } else { Some(named(&self.method, &settings)?) };
         let task = session.task(&self.task)?;
         let (config, device) = match given {
             Some(config) => {
@@ -82,14 +84,22 @@ impl Fit {
                 (config, device)
             }
             None => {
-                let encoder = encoders.locate(self.encoder.as_deref().unwrap_or("minilm")).is_ok();
+                let named_encoder = settings.get("encoder").and_then(Value::as_str);
+                let encoder = match named_encoder {
+                    Some(name) => encoders.locate(name).map(|_| true).map_err(polytag::Error::from)?,
+                    None => encoders.locate("minilm").is_ok(),
+                };
                 let device = self.engine.open(encoder, session)?;
                 let means = Means { encoder, gpu: matches!(device, Device::Cuda(_)) };
                 let choice = Choice::of(&task, means, &session.stop).map_err(polytag::Error::from)?;
                 if !session.quiet {
                     say(&format!("method: {}, {}", choice.method, choice.why));
                 }
-                (named(choice.method)?, device)
+                if choice.method == "lexical" {
+                    // Named for a method that is not to be.
+                    settings.as_object_mut().map(|settings| settings.remove("encoder"));
+                }
+                (named(choice.method, &settings)?, device)
             }
         };
         let training = config.trains().then(|| Training::at(&self.out)).transpose()?;
@@ -112,9 +122,6 @@ impl Fit {
     }
 }
 
-/// Where a training in stages keeps them in its folder.
-const STAGES: &str = "stages";
-
 /// Where a training is kept while it runs: beside the model, so that the same command goes on where it was
 /// broken off.
 struct Training {
@@ -126,7 +133,7 @@ impl Training {
         let mut name = out.file_name().unwrap_or_default().to_owned();
         name.push(".training");
         let folder = out.with_file_name(name);
-        if folder.join("checkpoint.safetensors").is_file() || folder.join(STAGES).is_dir() {
+        if method::is_under_way(&folder) {
             say(&format!("going on with the training in {}; remove it to begin anew", folder.display()));
         }
         fs::create_dir_all(&folder).map_err(|error| {
@@ -137,21 +144,12 @@ impl Training {
 
     /// Once the model is written, what was kept meanwhile is in it. What there is to go on from stays otherwise.
     fn end(self, written: bool) -> anyhow::Result<()> {
-        let kept: &[&str] = if written { &["checkpoint.safetensors", "curve.jsonl"] } else { &[] };
-        for name in kept {
-            let path = self.folder.join(name);
-            if path.exists() {
-                fs::remove_file(&path)
-                    .map_err(|error| user_error(format!("{}: cannot remove: {error}", path.display())))?;
-            }
+        if written {
+            method::clear_training(&self.folder).map_err(polytag::Error::from)?;
+        } else {
+            // Where it was refused before it began, there is nothing in it.
+            fs::remove_dir(&self.folder).ok();
         }
-        let stages = self.folder.join(STAGES);
-        if written && stages.is_dir() {
-            fs::remove_dir_all(&stages)
-                .map_err(|error| user_error(format!("{}: cannot remove: {error}", stages.display())))?;
-        }
-        // Only if nothing is left in it: neither a checkpoint nor something of the user's.
-        fs::remove_dir(&self.folder).ok();
         Ok(())
     }
 }

@@ -41,6 +41,22 @@ impl TextEncoder {
         SentenceEncoder::load(folder, device, overrides).map(TextEncoder::from)
     }
 
+    /// Loads a folder that [`TextEncoder::export`] wrote. A network's says itself where texts are cut; of word vectors,
+    /// `max_words` of a text are read.
+    ///
+    /// # Errors
+    /// As [`TextEncoder::load`].
+    pub fn load_exported(
+        folder: &Path,
+        device: &Device,
+        max_words: Option<usize>,
+    ) -> Result<TextEncoder, Error> {
+        let is_network = !WordVectors::are_in(folder);
+        let max_tokens = max_words.filter(|_| !is_network);
+        let overrides = Overrides { max_tokens, normalise: Some(true), ..Overrides::default() };
+        TextEncoder::load(folder, device, &overrides)
+    }
+
     /// How many numbers a vector has.
     pub fn dimension(&self) -> usize {
         match self {

@@ -3,11 +3,11 @@
 use crate::data::{DataError, Split, Task};
 use crate::progress::Stop;
 
-/// Documents that an encoder is trained on without a GPU, at most: some minutes on a laptop.
-const FEW_DOCUMENTS: u64 = 2000;
+/// Documents that an encoder is trained on without a GPU, at most: a quarter of an hour or so on a laptop.
+const FEW_DOCUMENTS: u64 = 500;
 
-/// Below this share of labels with a pair, pairs are few.
-const FEW_LABELS: f64 = 0.1;
+/// Below this share of labels or documents with a pair, pairs are few.
+const FEW: f64 = 0.1;
 
 /// A method, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,26 +30,31 @@ pub struct Means {
 impl Choice {
     /// The method for a task: its train split is read once, for its documents and pairs.
     pub fn of(task: &Task, means: Means, stop: &Stop) -> Result<Choice, DataError> {
-        let (mut documents, mut has_pair) = (0, vec![false; task.labels().positions()]);
+        let (mut documents, mut labelled) = (0, 0);
+        let mut has_pair = vec![false; task.labels().positions()];
         if means.encoder && task.file(Split::Train)?.is_some() {
             for document in task.documents(Split::Train)? {
                 if stop.is_asked() {
                     return Err(DataError::Stopped);
                 }
-                document?.gold().iter().for_each(|label| has_pair[label.index()] = true);
+                let document = document?;
+                document.gold().iter().for_each(|label| has_pair[label.index()] = true);
+                labelled += u64::from(!document.gold().is_empty());
                 documents += 1;
             }
         }
         let with_pairs = has_pair.iter().filter(|has| **has).count();
-        Ok(choose(means, documents, (with_pairs, task.labels().len())))
+        let share = |part: f64, of: f64| if of > 0.0 { part / of } else { 0.0 };
+        let labels = share(with_pairs as f64, task.labels().len() as f64);
+        Ok(choose(means, documents, labels.min(share(labelled as f64, documents as f64))))
     }
 }
 
-/// The method for so many documents, of which so many labels out of all have one.
-fn choose(means: Means, documents: u64, (with_pairs, labels): (usize, usize)) -> Choice {
+/// The method for so many documents; the share of them, or of labels, whichever is less, has a pair.
+fn choose(means: Means, documents: u64, share: f64) -> Choice {
     let choice = |method, why| Choice { method, why };
     let is_feasible = means.gpu || documents <= FEW_DOCUMENTS;
-    match with_pairs as f64 / labels.max(1) as f64 {
+    match share {
         _ if !means.encoder => choice(
             "lexical",
             "which needs no encoder; `polytag encoders pull minilm` gives it one to choose from",
@@ -59,7 +64,7 @@ fn choose(means: Means, documents: u64, (with_pairs, labels): (usize, usize)) ->
             choice("lexical", "which needs no GPU; there are too many documents to train without")
         }
         0.0 => choice("maclr", "which learns from the texts alone, as no document has a label"),
-        share if share < FEW_LABELS => {
+        share if share < FEW => {
             choice("maclr-few-shot", "which learns from the texts, then from the few pairs that there are")
         }
         _ if means.gpu => {
@@ -77,15 +82,15 @@ mod tests {
     fn pairs_documents_and_means_decide() {
         let all = Means { encoder: true, gpu: true };
         let slow = Means { gpu: false, ..all };
-        let method = |means, documents, pairs| choose(means, documents, pairs).method;
-        assert_eq!(method(all, 100_000, (0, 500)), "maclr");
-        assert_eq!(method(all, 100_000, (5, 500)), "maclr-few-shot");
-        assert_eq!(method(all, 100_000, (400, 500)), "of-lan");
-        assert_eq!(method(slow, 1000, (0, 500)), "maclr");
-        assert_eq!(method(slow, 1000, (5, 500)), "maclr-few-shot");
-        assert_eq!(method(slow, 100_000, (0, 500)), "lexical");
-        assert_eq!(method(slow, 1000, (400, 500)), "lexical");
-        assert_eq!(method(all, 0, (0, 500)), "lexical");
-        assert_eq!(method(Means { encoder: false, ..all }, 1000, (0, 500)), "lexical");
+        let method = |means, documents, share| choose(means, documents, share).method;
+        assert_eq!(method(all, 100_000, 0.0), "maclr");
+        assert_eq!(method(all, 100_000, 0.01), "maclr-few-shot");
+        assert_eq!(method(all, 100_000, 0.8), "of-lan");
+        assert_eq!(method(slow, 100, 0.0), "maclr");
+        assert_eq!(method(slow, 100, 0.01), "maclr-few-shot");
+        assert_eq!(method(slow, 100_000, 0.0), "lexical");
+        assert_eq!(method(slow, 100, 0.8), "lexical");
+        assert_eq!(method(all, 0, 0.0), "lexical");
+        assert_eq!(method(Means { encoder: false, ..all }, 100, 0.0), "lexical");
     }
 }

@@ -130,8 +130,7 @@ impl MethodConfig {
         }
     }
 
-    /// Whether the method trains an encoder: it takes its time, can go on where it was broken off, and measures
-    /// itself on the dev split.
+    /// Whether the method trains an encoder: it takes its time and can go on where it was broken off.
     pub fn trains(&self) -> bool {
         !matches!(self, MethodConfig::Lexical(_) | MethodConfig::Frozen(_))
     }

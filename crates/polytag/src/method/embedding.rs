@@ -5,6 +5,7 @@
 use polytag_nn::device::Device;
 use polytag_nn::sentence::Overrides;
 use polytag_nn::tokenizer::Text;
+use polytag_nn::train::Point;
 use serde::Deserialize;
 
 use super::TrainContext;
@@ -28,6 +29,9 @@ pub(super) const ENCODER: &str = "encoder";
 
 /// The file of label vectors, and their name in it.
 const VECTORS: (&str, &str) = ("label_vectors.safetensors", "label_vectors");
+
+/// The course of the training, a point a line.
+const COURSE: &str = "curve.jsonl";
 
 /// How such a model reads and keeps texts: the part of a method's settings that it needs after fitting.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -54,6 +58,8 @@ pub struct EmbeddingModel {
     encoder: TextEncoder,
     space: LabelSpace,
     index: Exact,
+    /// The course of the training, a point a line, where there was one.
+    course: Option<String>,
 }
 
 impl EmbeddingModel {
@@ -66,7 +72,7 @@ impl EmbeddingModel {
         let encoder = encoder.into();
         let mut index = Exact::new(encoder.dimension(), settings.precision)?;
         index.reserve(space.positions())?;
-        let mut model = EmbeddingModel { settings, encoder, space, index };
+        let mut model = EmbeddingModel { settings, encoder, space, index, course: None };
         let labels: Vec<LabelId> = model.space.iter().map(|(id, _)| id).collect();
         let stage = Stage::start(context.progress, "encoding labels", Some(labels.len() as u64));
         for chunk in labels.chunks(CHUNK) {
@@ -80,11 +86,17 @@ impl EmbeddingModel {
         Ok(model)
     }
 
+    /// The same, with the course of the training that led to it.
+    pub(super) fn with_course(self, points: &[Point]) -> EmbeddingModel {
+        let line = |point| serde_json::to_string(point).expect("points are plain numbers") + "\n";
+        EmbeddingModel { course: Some(points.iter().map(line).collect()), ..self }
+    }
+
     /// Reads a model that [`save`](Predictor::save) wrote, its encoder onto `device`.
     pub fn load(folder: &ModelFolder, device: &Device) -> Result<EmbeddingModel, crate::Error> {
         let settings: EmbeddingSettings = serde_json::from_value(folder.manifest().config.clone())
             .map_err(|error| folder.damaged(MANIFEST, error))?;
-        let encoder = TextEncoder::load(&folder.folder(ENCODER)?, device, &settings.overrides())
+        let encoder = TextEncoder::load_exported(&folder.folder(ENCODER)?, device, settings.max_tokens)
             .map_err(MethodError::from)?;
         let space = folder.labels()?;
         let (dim, rows) = folder.tensors(VECTORS.0)?.rows(VECTORS.1)?;
@@ -94,7 +106,9 @@ impl EmbeddingModel {
         }
         let active: Allowed = space.iter().map(|(id, _)| id).collect();
         let index = Exact::from_rows(dim, rows, active).map_err(|error| folder.damaged(VECTORS.0, error))?;
-        Ok(EmbeddingModel { settings, encoder, space, index })
+        let has_course = folder.manifest().files.iter().any(|file| file.name == COURSE);
+        let course = if has_course { Some(folder.read_text(COURSE)?) } else { None };
+        Ok(EmbeddingModel { settings, encoder, space, index, course })
     }
 
     /// The encoder.
@@ -155,6 +169,10 @@ impl Predictor for EmbeddingModel {
             self.encoder.export(path).map_err(|error| ArtifactError::Encoder(Box::new(error)))
         })?;
         let vectors = TensorsBuilder::default().rows(VECTORS.1, self.encoder.dimension(), self.index.rows());
-        model.tensors(VECTORS.0, &vectors)
+        model.tensors(VECTORS.0, &vectors)?;
+        match &self.course {
+            Some(course) => model.file(COURSE, course.as_bytes()),
+            None => Ok(()),
+        }
     }
 }

@@ -59,10 +59,10 @@ pub enum MethodError {
         /// The method.
         method: &'static str,
     },
-    /// There is nothing to learn words from.
+    /// There are too few documents to tell from each other.
     #[error(
-        "{method}: the task has {documents} train documents with a text, and at least two are needed to tell them apart; \
-             `lexical` and `frozen` need none"
+        "{method}: at least two train documents with a text are needed, and the task has {documents}; `lexical` and \
+             `frozen` need none"
     )]
     NoDocuments {
         /// The method.

@@ -15,6 +15,7 @@ mod dual_encoder; // a document and a label as vectors, compared
 mod label_attention; // labels that attend to a document
 mod maclr; // an encoder trained on texts alone, then on few pairs
 mod config; // methods by name
+mod kept; // what a training keeps while it runs
 mod auto; // which method suits a task
 mod run; // from a task to a model folder and back
 
@@ -24,6 +25,7 @@ pub use dual_encoder::{DualEncoder, DualEncoderConfig, DualEncoderModel, Pooling
 pub use embedding::EmbeddingModel;
 pub use error::MethodError;
 pub use frozen::{Frozen, FrozenConfig};
+pub use kept::{clear_training, is_under_way};
 pub use label_attention::{LabelAttention, LabelAttentionConfig, LabelAttentionModel};
 pub use label_text::LabelText;
 pub use lexical::{Lexical, LexicalConfig, LexicalModel};

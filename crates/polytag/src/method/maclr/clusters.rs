@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use polytag_nn::cluster::{KMeansConfig, k_means};
 use polytag_nn::device::Device;
 use polytag_nn::error::Error;
+use polytag_nn::random::Key;
 use serde::{Deserialize, Serialize};
 
 use super::config::MaclrConfig;
@@ -47,6 +48,11 @@ impl Schedule {
         (most > 0 && schedule.until > 0).then_some(schedule)
     }
 
+    /// How many clusterings there are in all.
+    pub(super) fn clusterings(&self) -> u64 {
+        self.until.div_ceil(self.update_every)
+    }
+
     /// The clustering in force at a step; none where each document is by itself.
     pub(super) fn at(&self, step: u64) -> Option<Due> {
         if step >= self.until {
@@ -81,10 +87,12 @@ impl Clustering {
         dimension: usize,
         (due, seed): (Due, u64),
     ) -> Result<Clustering, Error> {
+        let (low, high) = Key::new(seed).part(0x636c_7573).part(due.step).halves();
+        let (low, high) = (u64::from(low), u64::from(high));
         let config = KMeansConfig {
             clusters: due.clusters,
             iterations: ITERATIONS,
-            seed: seed ^ due.step,
+            seed: high << 32 | low,
             ..Default::default()
         };
         Ok(Clustering { due, of: k_means(device, rows, dimension, &config)?.assignment })
@@ -145,6 +153,7 @@ mod tests {
         assert_eq!([at(0), at(9), at(10)], [Some((0, 8)), Some((0, 8)), Some((10, 8))]);
         assert_eq!([at(20), at(49)], [Some((20, 16)), Some((40, 32))]);
         assert_eq!([at(50), at(99)], [None, None]);
+        assert_eq!(schedule.clusterings(), 5);
     }
 
     #[test]

@@ -194,6 +194,10 @@ impl MaclrConfig {
             .or_else(|| number("pseudo_encoder", self.pseudo_encoder as f64, 1000.0))
             .or_else(|| number("pseudo_lexical", self.pseudo_lexical as f64, 1000.0))
             .or_else(|| number("dropout", self.dropout.unwrap_or(0.0).into(), 0.9))
+            .or_else(|| number("warmup", self.warmup, 1.0))
+            .or_else(|| number("learning_rate", self.learning_rate.unwrap_or(0.0), 1.0))
+            .or_else(|| number("weight_decay", self.weight_decay, 1.0))
+            .or_else(|| number("clip", self.clip.unwrap_or(0.0).into(), 1e6))
             .or(temperature)
             .or(nothing);
         match problem {
@@ -212,9 +216,32 @@ impl MaclrConfig {
         self.stage_two_epochs > 0.0 && self.pseudo_encoder + self.pseudo_lexical > 0
     }
 
+    /// How many examples a step sees of so many: a batch larger than the task would hold the same one twice.
+    pub(super) fn per_step(&self, examples: usize) -> usize {
+        self.batch.min(examples).max(1)
+    }
+
+    /// The settings that what stage one leaves is a function of; others are as they always are.
+    pub(super) fn of_stage_one(&self) -> MaclrConfig {
+        let MaclrConfig { stage_two_epochs, pseudo_encoder, pseudo_lexical, .. } = MaclrConfig::default();
+        MaclrConfig { stage_two_epochs, pseudo_encoder, pseudo_lexical, ..self.of_stage_two() }
+    }
+
+    /// The settings that what stage two leaves is a function of.
+    pub(super) fn of_stage_two(&self) -> MaclrConfig {
+        let MaclrConfig { few_shot_epochs, few_shot_rate, .. } = MaclrConfig::default();
+        MaclrConfig { few_shot_epochs, few_shot_rate, ..self.of_all_stages() }
+    }
+
+    /// The settings that what the last stage leaves is a function of. Which encoder it begins with is in the weights.
+    pub(super) fn of_all_stages(&self) -> MaclrConfig {
+        let MaclrConfig { encoder, evaluations, precision, .. } = MaclrConfig::default();
+        MaclrConfig { encoder, evaluations, precision, ..self.clone() }
+    }
+
     /// The engine's settings for a stage over so many examples.
     pub(super) fn loop_config(&self, examples: usize, epochs: f64, seed: u64) -> TrainConfig {
-        let all = (examples as f64 * epochs / self.batch as f64).ceil().max(1.0) as u64;
+        let all = (examples as f64 * epochs / self.per_step(examples) as f64).ceil().max(1.0) as u64;
         let steps = self.max_steps.map_or(all, |most| most.min(all));
         let measured = (self.evaluations > 0).then(|| steps.div_ceil(u64::from(self.evaluations)));
         TrainConfig {
@@ -278,12 +305,27 @@ mod tests {
     }
 
     #[test]
+    fn a_stage_does_not_depend_on_what_comes_after_it() {
+        let (one, other) =
+            (MaclrConfig::default(), MaclrConfig { few_shot_epochs: 3.0, ..MaclrConfig::default() });
+        assert!(one.of_stage_one() == other.of_stage_one() && one.of_stage_two() == other.of_stage_two());
+        assert_ne!(one.of_all_stages(), other.of_all_stages());
+        let other = MaclrConfig { pseudo_encoder: 9, evaluations: 7, ..one.clone() };
+        assert_eq!(one.of_stage_one(), other.of_stage_one());
+        assert_ne!(one.of_stage_two(), other.of_stage_two());
+        let other = MaclrConfig { temperature: 0.1, ..one.clone() };
+        assert_ne!(one.of_stage_one(), other.of_stage_one());
+    }
+
+    #[test]
     fn steps_follow_examples_and_end_where_they_are_told_to() {
         let config = MaclrConfig { evaluations: 2, ..MaclrConfig::default() };
         let steps = config.loop_config(51_200, 10.0, 0);
         assert_eq!((steps.steps, steps.evaluate_every), (2000, Some(1000)));
+        assert_eq!(config.loop_config(20, 10.0, 0).steps, 10, "small tasks have small batches");
         let config = MaclrConfig { max_steps: Some(7), evaluations: 0, ..config };
         let steps = config.loop_config(3, 0.1, 0);
         assert_eq!((steps.steps, steps.evaluate_every), (1, None));
+        assert_eq!(config.loop_config(20, 10.0, 0).steps, 7);
     }
 }

@@ -1,5 +1,7 @@
 //! Stage two, and given pairs: documents against the labels of the other pairs of a step (paper 001, eq. 2 and 3).
 
+use std::collections::BTreeSet;
+
 use polytag_nn::batch::Batch;
 use polytag_nn::error::Error;
 use polytag_nn::loss::{Positives, supervised_contrastive};
@@ -7,9 +9,11 @@ use polytag_nn::op::rows;
 use polytag_nn::parameters::Parameters;
 use polytag_nn::tape::{Tape, Var};
 use polytag_nn::train::{Evaluation, Objective, Order, Place};
+use sha2::{Digest as _, Sha256};
 
 use super::config::MaclrConfig;
-use super::siamese::{Course, Siamese};
+use super::labels::Labels;
+use super::siamese::{DevMeasures, Siamese};
 use crate::method::training::Texts;
 
 /// Which labels each document has, given or guessed.
@@ -35,6 +39,14 @@ impl Matches {
         Matches { lists, pairs }
     }
 
+    /// Adds them to a checksum.
+    pub(super) fn add_to(&self, hash: &mut Sha256) {
+        for (document, label) in &self.pairs {
+            hash.update(document.to_le_bytes());
+            hash.update(label.to_le_bytes());
+        }
+    }
+
     /// How many pairs.
     pub(super) fn len(&self) -> usize {
         self.pairs.len()
@@ -46,9 +58,9 @@ pub(super) struct Matched<'a> {
     pub(super) config: &'a MaclrConfig,
     pub(super) siamese: Siamese<'a>,
     pub(super) documents: &'a Texts,
-    pub(super) labels: &'a Texts,
+    pub(super) labels: &'a Labels,
     pub(super) matches: &'a Matches,
-    pub(super) course: Option<&'a Course>,
+    pub(super) measures: Option<&'a DevMeasures>,
     pub(super) order: Order,
     pub(super) prepared: Option<(Place, Prepared)>,
 }
@@ -62,21 +74,22 @@ pub(super) struct Prepared {
 
 impl Matched<'_> {
     fn make(&self, place: Place) -> Result<Prepared, Error> {
-        let count = self.config.batch.min(self.matches.len());
+        let count = self.config.per_step(self.matches.len());
         let chosen = self.order.examples(place.step * count as u64, count);
         let pairs: Vec<(u32, u32)> = chosen.into_iter().map(|pair| self.matches.pairs[pair]).collect();
-        // A label of the step that the document has by another pair is right, too, and so is its own label's twin.
+        // A label of the step that the document has by another pair is right, too, and so is one that reads the same.
         let lists: Vec<Vec<u32>> = pairs
             .iter()
             .map(|&(document, _)| {
                 let list = &self.matches.lists[document as usize];
-                let has = |label: &u32| list.binary_search(label).is_ok();
-                pairs.iter().zip(0..).filter(|((_, label), _)| has(label)).map(|(_, row)| row).collect()
+                let texts: BTreeSet<u32> = list.iter().map(|&label| self.labels.text_of(label)).collect();
+                let is_right = |label: u32| texts.contains(&self.labels.text_of(label));
+                pairs.iter().zip(0..).filter(|((_, label), _)| is_right(*label)).map(|(_, row)| row).collect()
             })
             .collect();
         let positives = Positives::new(&self.siamese.device, count, lists.iter().map(Vec::as_slice))?;
         let documents = pairs.iter().map(|&(document, _)| self.documents.get(document as usize));
-        let labels = pairs.iter().map(|&(_, label)| self.labels.get(label as usize));
+        let labels = pairs.iter().map(|&(_, label)| self.labels.texts.get(label as usize));
         let batch = self.siamese.batch(documents.chain(labels))?;
         Ok(Prepared { batch, count, positives })
     }
@@ -103,7 +116,7 @@ impl Objective for Matched<'_> {
     }
 
     fn evaluate(&mut self, parameters: &Parameters) -> Result<Option<Evaluation>, Error> {
-        self.course.map(|course| course.measure(&self.siamese, parameters, self.labels)).transpose()
+        self.measures.map(|measures| measures.measure(&self.siamese, parameters, self.labels)).transpose()
     }
 }
 

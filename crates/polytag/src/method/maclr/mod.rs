@@ -9,6 +9,7 @@
 
 mod config; // settings, and the presets
 mod pairs; // two texts out of a document
+mod labels; // labels as texts
 mod clusters; // which documents count as alike at a step
 mod siamese; // one encoder for everything, and how good it is on the dev split
 mod stage_one; // pairs against pairs, and against labels
@@ -18,6 +19,8 @@ mod stage; // a stage from its first step to its encoder
 mod run; // one stage after the other
 
 pub use config::{MaclrConfig, PairKind};
+use stage::Left;
+pub(super) use stage::STAGES;
 
 use super::embedding::{EmbeddingModel, EmbeddingSettings};
 use super::error::MethodError;
@@ -45,9 +48,10 @@ impl Method for Maclr {
         dataset: &dyn Dataset,
         context: &TrainContext<'_>,
     ) -> Result<Box<dyn Predictor>, MethodError> {
-        let encoder = run::train(self.name, &self.config, dataset, context)?;
+        let Left { encoder, points } = run::train(self.name, &self.config, dataset, context)?;
         let MaclrConfig { max_tokens, label_text, precision, .. } = self.config;
         let settings = EmbeddingSettings { max_tokens: Some(max_tokens), label_text, precision };
-        Ok(Box::new(EmbeddingModel::new(settings, encoder, dataset.label_space().clone(), context)?))
+        let model = EmbeddingModel::new(settings, encoder, dataset.label_space().clone(), context)?;
+        Ok(Box::new(model.with_course(&points)))
     }
 }

@@ -20,7 +20,7 @@ const CHUNK: usize = 2048;
 
 /// Pairs as token ids.
 #[derive(Default)]
-pub(super) struct Pairs {
+pub(super) struct TextPairs {
     /// What stands for each document.
     pub(super) contexts: Texts,
     /// What stands for a label of it.
@@ -28,21 +28,23 @@ pub(super) struct Pairs {
     /// The first pair with the same context, and with the same title: duplicates are no negatives of each other.
     same_context: Vec<u32>,
     same_title: Vec<u32>,
+    /// Which document each is of.
+    pub(super) places: Vec<u32>,
     /// How many documents had nothing to make two texts of.
     pub(super) alone: usize,
     /// How many documents had no text at all and make no pair.
     pub(super) empty: usize,
 }
 
-impl Pairs {
+impl TextPairs {
     /// Makes a pair of each document that has a text.
     pub(super) fn read(
         dataset: &dyn Dataset,
         config: &MaclrConfig,
         reading: Reading<'_>,
         (stage, key): (Stage<'_>, Key),
-    ) -> Result<Pairs, MethodError> {
-        let mut pairs = Pairs::default();
+    ) -> Result<TextPairs, MethodError> {
+        let mut pairs = TextPairs::default();
         for first in (0..dataset.len()).step_by(CHUNK) {
             if reading.stop.is_asked() {
                 return Err(MethodError::Stopped);
@@ -57,6 +59,8 @@ impl Pairs {
                 })
                 .collect::<Result<_, DataError>>()?;
             pairs.empty += made.iter().filter(|pair| pair.is_empty()).count();
+            let places = (chunk.start as u32..).zip(&made).filter(|(_, pair)| !pair.is_empty());
+            pairs.places.extend(places.map(|(place, _)| place));
             let made: Vec<Pair> = made.into_iter().filter(|pair| !pair.is_empty()).collect();
             pairs.alone += made.iter().filter(|pair| pair.alone).count();
             // Of what is cut into pieces later, two pieces' worth is read.
@@ -92,10 +96,16 @@ impl Pairs {
     }
 }
 
-/// For each text the first that is the same.
-fn firsts(texts: &Texts) -> Vec<u32> {
+/// For each text the first that is the same. Those that say nothing have nothing in common.
+pub(super) fn firsts(texts: &Texts) -> Vec<u32> {
     let mut known: HashMap<&[u32], u32> = HashMap::new();
-    texts.iter().zip(0..).map(|(text, place)| *known.entry(text).or_insert(place)).collect()
+    let mut first = |(text, place)| if is_bare(text) { place } else { *known.entry(text).or_insert(place) };
+    texts.iter().zip(0..).map(&mut first).collect()
+}
+
+/// Whether a text is its special tokens alone.
+pub(super) fn is_bare(text: &[u32]) -> bool {
+    text.len() <= 2
 }
 
 /// The two sides of a document.
@@ -115,8 +125,9 @@ impl Pair {
         let two = |context: String, title: &str| Pair { context, title: title.to_owned(), alone: false };
         match kind {
             PairKind::Same => twice(false),
-            PairKind::Chunks if title.is_empty() => twice(false),
-            PairKind::Chunks => two(all(), title),
+            // The title is no part of what is cut: a piece that begins with it would give it away.
+            PairKind::Chunks if text.is_empty() => two(title.to_owned(), ""),
+            PairKind::Chunks => two(text.to_owned(), title),
             PairKind::Title if !title.is_empty() && !text.is_empty() => two(text.to_owned(), title),
             PairKind::Title => {
                 let all = all();
@@ -143,8 +154,8 @@ impl Pair {
     }
 }
 
-/// Two pieces of a text with a special token at either end, cut where `draw` says: each of at most `longest` tokens.
-/// A text too short to cut is both of them.
+/// Two pieces of a text with a special token at either end, cut where `draw` says: each of at most `longest` tokens, from
+/// anywhere in its part. A text too short to cut is both of them.
 pub(super) fn pieces(text: &[u32], draw: u32, longest: usize) -> [Vec<u32>; 2] {
     let inner = text.len().saturating_sub(2);
     if inner < 2 {
@@ -153,8 +164,9 @@ pub(super) fn pieces(text: &[u32], draw: u32, longest: usize) -> [Vec<u32>; 2] {
     let cut = 2 + draw as usize % (inner - 1);
     let (first, last) = (text[0], text[text.len() - 1]);
     let piece = |part: &[u32]| {
-        let room = longest.saturating_sub(2).max(1);
-        [&[first], &part[..part.len().min(room)], &[last]].concat()
+        let room = part.len().min(longest.saturating_sub(2).max(1));
+        let start = draw as usize % (part.len() - room + 1);
+        [&[first], &part[start..start + room], &[last]].concat()
     };
     [piece(&text[1..cut]), piece(&text[cut..text.len() - 1])]
 }
@@ -193,6 +205,21 @@ mod tests {
         assert_eq!(drawn(2), ("T One.".into(), "Two.".into(), false));
         assert_eq!(drawn(4), ("T Two.".into(), "One.".into(), false));
         assert!(sides(None, "One.", PairKind::Sentence, 7).2);
+    }
+
+    #[test]
+    fn a_title_is_no_part_of_what_is_cut() {
+        let pair = |title, text| sides(title, text, PairKind::Chunks, 0);
+        assert_eq!(pair(Some("T"), "One. Two."), ("One. Two.".into(), "T".into(), false));
+        assert_eq!(pair(None, "One. Two."), ("One. Two.".into(), String::new(), false));
+        assert_eq!(pair(Some("T"), ""), ("T".into(), String::new(), false));
+    }
+
+    #[test]
+    fn texts_that_say_nothing_have_nothing_in_common() {
+        let mut texts = Texts::default();
+        texts.extend([vec![1, 5, 2], vec![1, 2], vec![1, 5, 2], vec![1, 2]]);
+        assert_eq!(firsts(&texts), [0, 1, 0, 3]);
     }
 
     #[test]

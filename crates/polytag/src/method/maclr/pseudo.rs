@@ -5,11 +5,13 @@
 use rayon::prelude::*;
 
 use super::config::MaclrConfig;
+use super::labels::Labels;
 use super::matched::Matches;
+use super::pairs::is_bare;
 use super::siamese::Siamese;
 use crate::data::{DataError, Dataset, Document};
 use crate::ids::{DocId, LabelId};
-use crate::index::{Allowed, Exact, LabelIndex as _, Rows};
+use crate::index::{Allowed, LabelIndex as _};
 use crate::method::error::MethodError;
 use crate::method::lexical::{Lexical, LexicalConfig};
 use crate::method::training::Texts;
@@ -29,8 +31,7 @@ pub(super) struct Guess<'a> {
     pub(super) context: &'a TrainContext<'a>,
     /// The documents of the dataset, in order.
     pub(super) documents: &'a Texts,
-    /// The texts of labels, and whose they are.
-    pub(super) labels: (&'a Texts, &'a [LabelId]),
+    pub(super) labels: &'a Labels,
     /// For each document the label that it is itself, if any.
     pub(super) itself: &'a [Option<LabelId>],
 }
@@ -58,19 +59,17 @@ impl Guess<'_> {
         parameters: &Parameters,
         lists: &mut [Vec<u32>],
     ) -> Result<(), MethodError> {
-        let (texts, labels) = self.labels;
-        let texts: Vec<&[u32]> = texts.iter().collect();
-        let rows = Rows::F32(siamese.vectors(parameters, &texts)?);
-        let all: Allowed = (0..labels.len()).map(LabelId::from_index).collect();
-        let index = Exact::from_rows(siamese.encoder.config().hidden, rows, all)?;
+        let index = siamese.index(parameters, self.labels)?;
+        // Labels that say nothing are no guess.
+        let readable: Allowed = self.labels.readable.iter().map(|&row| LabelId(row)).collect();
         let documents: Vec<&[u32]> = self.documents.iter().collect();
         let wanted = self.config.pseudo_encoder;
         self.each_chunk("guessing labels by the encoder", |range| {
             let vectors = siamese.vectors(parameters, &documents[range.clone()])?;
-            let found = index.search(&vectors, self.asked(wanted), None)?;
-            for (place, ranking) in range.zip(found) {
+            let found = index.search(&vectors, self.asked(wanted), Some(&readable))?;
+            for (place, ranking) in range.zip(found).filter(|(place, _)| !is_bare(documents[*place])) {
                 let itself = self.itself[place];
-                let right = ranking.labels().filter(|row| Some(labels[row.index()]) != itself);
+                let right = ranking.labels().filter(|row| Some(self.labels.ids[row.index()]) != itself);
                 lists[place].extend(right.take(wanted).map(|row| row.0));
             }
             Ok(())
@@ -80,8 +79,6 @@ impl Guess<'_> {
     fn by_words(&self, lists: &mut [Vec<u32>]) -> Result<(), MethodError> {
         let lexical = Lexical::try_from(LexicalConfig::default())?.train(self.dataset, self.context)?;
         let wanted = self.config.pseudo_lexical;
-        let mut rows = vec![u32::MAX; self.dataset.label_space().positions()];
-        self.labels.1.iter().zip(0..).for_each(|(label, row)| rows[label.index()] = row);
         self.each_chunk("guessing labels by words", |range| {
             let documents: Vec<Document> = range
                 .clone()
@@ -93,7 +90,7 @@ impl Guess<'_> {
                 lexical.predict(&passages, &Ask { k: self.asked(wanted), allowed: None })?;
             for (place, ranking) in range.zip(found) {
                 let right = ranking.labels().filter(|label| Some(*label) != self.itself[place]);
-                lists[place].extend(right.take(wanted).map(|label| rows[label.index()]));
+                lists[place].extend(right.filter_map(|label| self.labels.row(label)).take(wanted));
             }
             Ok(())
         })

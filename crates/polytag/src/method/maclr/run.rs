@@ -1,24 +1,28 @@
 //! One stage after the other.
 
+use std::time::Instant;
+
+use polytag_nn::encoder::Encoder;
 use polytag_nn::random::Key;
 use polytag_nn::sentence::{Overrides, SentenceEncoder};
-use polytag_nn::train::Order;
+use polytag_nn::train::{Order, Point};
 use sha2::{Digest as _, Sha256};
 
 use super::clusters::Schedule;
 use super::config::MaclrConfig;
+use super::labels::Labels;
 use super::matched::{Matched, Matches};
-use super::pairs::Pairs;
+use super::pairs::{TextPairs, is_bare};
 use super::pseudo::Guess;
-use super::siamese::{Course, Siamese};
-use super::stage::Stage;
+use super::siamese::{DevMeasures, Siamese};
+use super::stage::{Left, StageRun};
 use super::stage_one::{StageOne, State};
 use crate::data::{DataError, Dataset};
 use crate::ids::{DocId, LabelId};
 use crate::method::TrainContext;
 use crate::method::error::MethodError;
 use crate::method::training::{Dev, Documents, Reading, Texts};
-use crate::progress::{self, Event};
+use crate::progress::{Event, Stage};
 
 /// Trains an encoder on a task's own texts.
 pub(super) fn train(
@@ -26,7 +30,7 @@ pub(super) fn train(
     config: &MaclrConfig,
     dataset: &dyn Dataset,
     context: &TrainContext<'_>,
-) -> Result<SentenceEncoder, MethodError> {
+) -> Result<Left, MethodError> {
     let space = dataset.label_space();
     if config.few_shot_epochs > 0.0 && space.iter().all(|(label, _)| !space.is_seen(label)) {
         return Err(MethodError::NoPairs { method });
@@ -40,19 +44,54 @@ pub(super) fn train(
     let base = SentenceEncoder::load(&folder, context.device, &overrides)?;
     let longest = base.encoder().config().longest();
     let base = base.cut_to(config.max_tokens.min(longest))?;
-    let run = Run { method, config, dataset, context };
-    let labels = run.labels(&base)?;
-    let course = run.course(&base, &labels)?;
-    let task = Task { labels, course };
-    let mut about = run.fingerprint(&folder, &task);
-    let mut encoder = base;
-    if config.has_stage_one() {
-        encoder = run.stage_one(&encoder, &task, &mut about)?;
+    let run = Run {
+        method,
+        config,
+        dataset,
+        context,
+        labels: Labels::read(space, config, &base)?,
+        measures: measures(config, dataset, &base, context)?,
+        itself: itself(config, dataset, dataset, 0..dataset.len())?,
+    };
+    run.tell_of_labels();
+    run.stages(base)
+}
+
+/// For each document of `of` the label that it is itself, where documents are labels.
+fn itself(
+    config: &MaclrConfig,
+    dataset: &dyn Dataset,
+    of: &dyn Dataset,
+    places: impl ExactSizeIterator<Item = usize>,
+) -> Result<Vec<Option<LabelId>>, DataError> {
+    if !config.item_to_item {
+        return Ok(vec![None; places.len()]);
     }
-    if config.has_stage_two() || config.few_shot_epochs > 0.0 {
-        encoder = run.later_stages(encoder, &task, &mut about)?;
+    let space = dataset.label_space();
+    places.map(|place| Ok(space.find(&of.document(DocId(place as u32))?.id))).collect()
+}
+
+/// What is measured on the dev split, if there is one.
+fn measures(
+    config: &MaclrConfig,
+    dataset: &dyn Dataset,
+    base: &SentenceEncoder,
+    context: &TrainContext<'_>,
+) -> Result<Option<DevMeasures>, MethodError> {
+    let Some(dev) = context.dev.filter(|_| config.evaluations > 0) else { return Ok(None) };
+    let stage = Stage::start(context.progress, "tokenising dev documents", None);
+    let documents =
+        Documents::read(dev, reading(base, context), stage, |document| !document.gold().is_empty())?;
+    let itself = itself(config, dataset, dev, documents.numbers.iter().map(|&number| number as usize))?;
+    if documents.len() == 0 {
+        return Ok(None);
     }
-    Ok(encoder)
+    let dev = Dev::new(documents, dataset.label_space(), (&[1, 5], &[10, 100]));
+    Ok(Some(DevMeasures { dev, itself }))
+}
+
+fn reading<'a>(base: &'a SentenceEncoder, context: &TrainContext<'a>) -> Reading<'a> {
+    Reading { tokenizer: base.tokenizer(), max_tokens: base.settings().max_tokens, stop: context.stop }
 }
 
 /// What is trained on what.
@@ -61,266 +100,254 @@ struct Run<'a> {
     config: &'a MaclrConfig,
     dataset: &'a dyn Dataset,
     context: &'a TrainContext<'a>,
-}
-
-/// What all stages need.
-struct Task {
     labels: Labels,
-    course: Option<Course>,
+    measures: Option<DevMeasures>,
+    /// For each document the label that it is itself, if any.
+    itself: Vec<Option<LabelId>>,
 }
 
-/// The texts of labels, and whose they are.
-struct Labels {
-    texts: Texts,
-    ids: Vec<LabelId>,
-}
-
-impl<'a> Run<'a> {
-    fn reading<'r>(&'r self, base: &'r SentenceEncoder) -> Reading<'r> {
-        Reading {
-            tokenizer: base.tokenizer(),
-            max_tokens: base.settings().max_tokens,
-            stop: self.context.stop,
+impl Run<'_> {
+    fn stages(&self, base: SentenceEncoder) -> Result<Left, MethodError> {
+        let config = self.config;
+        let given = self.given(&base)?;
+        let mut left = Left { encoder: base, points: Vec::new() };
+        if config.has_stage_one() {
+            let next = self.stage_one(&left.encoder, &given)?;
+            left = after(left, next);
         }
+        if !config.has_stage_two() && config.few_shot_epochs == 0.0 {
+            return Ok(left);
+        }
+        let tokenising = Stage::start(self.context.progress, "tokenising documents", None);
+        let documents =
+            Documents::read(self.dataset, reading(&left.encoder, self.context), tokenising, |_| true)?;
+        let mut given = checksum(&given, |hash| add_texts(hash, &documents.texts));
+        if config.has_stage_two() {
+            let about = checksum(&given, |hash| add_settings(hash, &config.of_stage_two()));
+            let stage = self.stage(("two", "stage two"), about, (config.stage_two_epochs, 1.0));
+            let next = match stage.done(&left.encoder)? {
+                Some(next) => next,
+                None => {
+                    let matches = self.guessed(&left.encoder, &documents.texts)?;
+                    self.matched(&stage, &left.encoder, (&documents.texts, &matches))?
+                }
+            };
+            given = stage.about;
+            left = after(left, next);
+        }
+        if config.few_shot_epochs > 0.0 {
+            let matches = self.given_pairs(&documents);
+            let about = checksum(&given, |hash| {
+                add_settings(hash, &config.of_all_stages());
+                matches.add_to(hash);
+            });
+            let stage =
+                self.stage(("few-shot", "few-shot"), about, (config.few_shot_epochs, config.few_shot_rate));
+            let next = match stage.done(&left.encoder)? {
+                Some(next) => next,
+                None => self.matched(&stage, &left.encoder, (&documents.texts, &matches))?,
+            };
+            left = after(left, next);
+        }
+        Ok(left)
     }
 
-    fn siamese<'e>(&self, encoder: &'e polytag_nn::encoder::Encoder, base: &SentenceEncoder) -> Siamese<'e> {
+    /// A checksum of what all stages are a function of: the weights to begin with, the seed, the labels, and which
+    /// documents are labels.
+    fn given(&self, base: &SentenceEncoder) -> Result<String, MethodError> {
+        let mut weights = Sha256::new();
+        for &id in base.encoder().parameters() {
+            base.parameters().to_vec(id)?.iter().for_each(|number| weights.update(number.to_le_bytes()));
+        }
+        let weights = crate::storage::hex(&weights.finalize());
+        Ok(checksum(&weights, |hash| {
+            hash.update(self.context.seed.to_le_bytes());
+            add_texts(hash, &self.labels.texts);
+            for itself in &self.itself {
+                hash.update(itself.map_or(u32::MAX, |label| label.0).to_le_bytes());
+            }
+        }))
+    }
+
+    fn stage(
+        &self,
+        (name, title): (&'static str, &'static str),
+        about: String,
+        (epochs, rate): (f64, f64),
+    ) -> StageRun<'_> {
+        StageRun { name, title, config: self.config, context: self.context, about, epochs, rate }
+    }
+
+    fn siamese<'e>(&self, encoder: &'e Encoder, base: &SentenceEncoder) -> Siamese<'e> {
         let settings = base.settings();
         let (pooling, max_tokens) = (settings.pooling, settings.max_tokens);
         Siamese { encoder, pooling, max_tokens, device: self.context.device.clone() }
     }
 
-    fn labels(&self, base: &SentenceEncoder) -> Result<Labels, MethodError> {
-        let space = self.dataset.label_space();
-        let ids: Vec<LabelId> = space.iter().map(|(id, _)| id).collect();
-        let longest = self.config.label_tokens.min(base.settings().max_tokens);
-        let tokens = self.config.label_text.tokens(space, &ids, base.tokenizer(), longest)?;
-        let bare = tokens.iter().filter(|text| text.len() <= 2).count();
-        if bare > 0 {
-            let words = format!("{bare} labels have no text that the encoder can read: it cannot find them");
-            self.context.progress.report(Event::Warned(&words));
-        }
-        let mut texts = Texts::default();
-        texts.extend(tokens);
-        Ok(Labels { texts, ids })
-    }
-
-    fn course(&self, base: &SentenceEncoder, labels: &Labels) -> Result<Option<Course>, MethodError> {
-        let Some(dev) = self.context.dev.filter(|_| self.config.evaluations > 0) else { return Ok(None) };
-        let stage = progress::Stage::start(self.context.progress, "tokenising dev documents", None);
-        let documents =
-            Documents::read(dev, self.reading(base), stage, |document| !document.gold().is_empty())?;
-        let itself = self.itself(dev, documents.numbers.iter().map(|&number| number as usize))?;
-        if documents.len() == 0 {
-            return Ok(None);
-        }
-        let dev = Dev::new(documents, self.dataset.label_space(), (&[1, 5], &[10, 100]));
-        Ok(Some(Course { dev, labels: labels.ids.clone(), itself }))
-    }
-
-    /// For each document the label that it is itself, where documents are labels.
-    fn itself(
-        &self,
-        dataset: &dyn Dataset,
-        places: impl ExactSizeIterator<Item = usize>,
-    ) -> Result<Vec<Option<LabelId>>, DataError> {
-        if !self.config.item_to_item {
-            return Ok(vec![None; places.len()]);
-        }
-        let space = self.dataset.label_space();
-        places.map(|place| Ok(space.find(&dataset.document(DocId(place as u32))?.id))).collect()
-    }
-
-    /// A checksum of settings, of the encoder to begin with, and of the labels.
-    fn fingerprint(&self, folder: &std::path::Path, task: &Task) -> String {
-        let mut hash = Sha256::new();
-        hash.update(serde_json::to_string(self.config).expect("settings are plain"));
-        hash.update(format!("{} {} {}", folder.display(), self.context.seed, self.dataset.len()));
-        add_texts(&mut hash, &task.labels.texts);
-        if let Some(course) = &task.course {
-            add_texts(&mut hash, &course.dev.documents().texts);
-        }
-        crate::storage::hex(&hash.finalize())
-    }
-
-    fn stage_one(
-        &self,
-        base: &SentenceEncoder,
-        task: &Task,
-        about: &mut String,
-    ) -> Result<SentenceEncoder, MethodError> {
+    fn stage_one(&self, base: &SentenceEncoder, given: &str) -> Result<Left, MethodError> {
         let (config, context) = (self.config, self.context);
-        let reading =
-            progress::Stage::start(context.progress, "pairing texts", Some(self.dataset.len() as u64));
+        let pairing = Stage::start(context.progress, "pairing texts", Some(self.dataset.len() as u64));
         let key = Key::new(context.seed).part(0x7061_6972);
-        let pairs = Pairs::read(self.dataset, config, self.reading(base), (reading, key))?;
-        self.tell_of(&pairs)?;
-        let loop_config = config.loop_config(pairs.len(), config.stage_one_epochs, context.seed);
-        let schedule = Schedule::new(config, pairs.len(), loop_config.steps);
-        let mut hash = Sha256::new();
-        hash.update(&about);
-        add_texts(&mut hash, &pairs.contexts);
-        add_texts(&mut hash, &pairs.titles);
-        *about = crate::storage::hex(&hash.finalize());
-        let stage = Stage {
-            name: "one",
-            title: "stage one",
-            config,
-            context,
-            about: about.clone(),
-            epochs: config.stage_one_epochs,
-            rate: 1.0,
-        };
-        if let Some(encoder) = stage.done(base)? {
-            return Ok(encoder);
+        let pairs = TextPairs::read(self.dataset, config, reading(base, context), (pairing, key))?;
+        self.tell_of_pairs(&pairs)?;
+        let about = checksum(given, |hash| {
+            add_settings(hash, &config.of_stage_one());
+            add_texts(hash, &pairs.contexts);
+            add_texts(hash, &pairs.titles);
+        });
+        let stage = self.stage(("one", "stage one"), about, (config.stage_one_epochs, 1.0));
+        if let Some(left) = stage.done(base)? {
+            return Ok(left);
         }
+        let loop_config = config.loop_config(pairs.len(), stage.epochs, context.seed);
+        let schedule = Schedule::new(config, pairs.len(), loop_config.steps);
         let (encoder, mut parameters) = stage.begin(base)?;
         let folder = stage.folder()?;
+        let itself: Vec<Option<LabelId>> =
+            pairs.places.iter().map(|&place| self.itself[place as usize]).collect();
         let mut objective = StageOne {
             config,
             siamese: self.siamese(&encoder, base),
             pairs: &pairs,
-            labels: &task.labels.texts,
+            labels: &self.labels,
+            itself: &itself,
             schedule,
-            course: task.course.as_ref(),
+            measures: self.measures.as_ref(),
             folder: folder.as_deref(),
-            about: about.clone(),
+            about: stage.about.clone(),
             seed: context.seed,
-            state: State::new(pairs.len(), task.labels.texts.len(), context.seed),
+            state: State::new(pairs.len(), self.labels.readable.len(), context.seed),
         };
-        stage.train(&loop_config, (&encoder, &mut parameters), &mut objective)?;
+        let started = Instant::now();
+        objective.cluster(&parameters, 0)?;
+        let clusterings = schedule.map_or(0, |schedule| schedule.clusterings());
+        let besides = started.elapsed().as_secs_f64() * clusterings as f64;
+        let points = stage.train((&loop_config, besides), (&encoder, &mut parameters), &mut objective)?;
         drop(objective);
-        stage.finish(base, (&encoder, &parameters))
+        stage.finish(base, (&encoder, &parameters), points)
     }
 
-    /// Says what is odd about the pairs, and fails where there are too few.
-    fn tell_of(&self, pairs: &Pairs) -> Result<(), MethodError> {
-        if pairs.len() < 2 {
-            return Err(MethodError::NoDocuments { method: self.method, documents: pairs.len() });
-        }
-        let warn = |words: String| self.context.progress.report(Event::Warned(&words));
-        if pairs.empty > 0 {
-            warn(format!("{} documents have no text and are left out", pairs.empty));
-        }
-        if pairs.alone > 0 {
-            warn(format!(
-                "{} of {} documents have neither a title nor a second sentence: each is paired with itself, which \
-                 teaches less",
-                pairs.alone,
-                pairs.len()
-            ));
-        }
-        if let Some(asked) = self.config.clusters.filter(|&asked| asked > pairs.len() / 2) {
-            warn(format!(
-                "{asked} clusters are too many for {} documents: there will be {}",
-                pairs.len(),
-                pairs.len() / 2
-            ));
-        }
-        Ok(())
+    /// Labels that the encoder and `lexical` guess.
+    fn guessed(&self, encoder: &SentenceEncoder, documents: &Texts) -> Result<Matches, MethodError> {
+        let guess = Guess {
+            config: self.config,
+            dataset: self.dataset,
+            context: self.context,
+            documents,
+            labels: &self.labels,
+            itself: &self.itself,
+        };
+        guess.matches(&self.siamese(encoder.encoder(), encoder), encoder.parameters())
     }
 
-    /// Stage two and given pairs, as far as they are wanted.
-    fn later_stages(
-        &self,
-        mut encoder: SentenceEncoder,
-        task: &Task,
-        about: &mut String,
-    ) -> Result<SentenceEncoder, MethodError> {
-        let (config, context) = (self.config, self.context);
-        let reading = progress::Stage::start(context.progress, "tokenising documents", None);
-        let documents = Documents::read(self.dataset, self.reading(&encoder), reading, |_| true)?;
-        let mut hash = Sha256::new();
-        hash.update(&about);
-        add_texts(&mut hash, &documents.texts);
-        (0..documents.len()).for_each(|document| {
-            documents.labels(document).iter().for_each(|label| hash.update(label.0.to_le_bytes()));
-            hash.update(u32::MAX.to_le_bytes());
-        });
-        *about = crate::storage::hex(&hash.finalize());
-        if config.has_stage_two() {
-            let stage = Stage {
-                name: "two",
-                title: "stage two",
-                config,
-                context,
-                about: format!("{about} two"),
-                epochs: config.stage_two_epochs,
-                rate: 1.0,
-            };
-            encoder = match stage.done(&encoder)? {
-                Some(encoder) => encoder,
-                None => {
-                    let guess = Guess {
-                        config,
-                        dataset: self.dataset,
-                        context,
-                        documents: &documents.texts,
-                        labels: (&task.labels.texts, &task.labels.ids),
-                        itself: &self.itself(self.dataset, 0..self.dataset.len())?,
-                    };
-                    let siamese = self.siamese(encoder.encoder(), &encoder);
-                    let matches = guess.matches(&siamese, encoder.parameters())?;
-                    self.matched(&stage, encoder, (&documents.texts, &matches), task)?
-                }
-            };
-        }
-        if config.few_shot_epochs > 0.0 {
-            let stage = Stage {
-                name: "given",
-                title: "given pairs",
-                config,
-                context,
-                about: format!("{about} given"),
-                epochs: config.few_shot_epochs,
-                rate: config.few_shot_rate,
-            };
-            encoder = match stage.done(&encoder)? {
-                Some(encoder) => encoder,
-                None => {
-                    let mut rows = vec![u32::MAX; self.dataset.label_space().positions()];
-                    task.labels.ids.iter().zip(0..).for_each(|(label, row)| rows[label.index()] = row);
-                    let list = |document| {
-                        documents.labels(document).iter().map(|label| rows[label.index()]).collect()
-                    };
-                    let matches = Matches::new((0..documents.len()).map(list).collect());
-                    self.matched(&stage, encoder, (&documents.texts, &matches), task)?
-                }
-            };
-        }
-        Ok(encoder)
+    /// Labels that documents carry.
+    fn given_pairs(&self, documents: &Documents) -> Matches {
+        let list = |document| {
+            let labels = documents.labels(document).iter().filter_map(|&label| self.labels.row(label));
+            if is_bare(documents.texts.get(document)) { Vec::new() } else { labels.collect() }
+        };
+        Matches::new((0..documents.len()).map(list).collect())
     }
 
     /// A stage over documents and their labels, guessed or given.
     fn matched(
         &self,
-        stage: &Stage<'_>,
-        base: SentenceEncoder,
+        stage: &StageRun<'_>,
+        base: &SentenceEncoder,
         (documents, matches): (&Texts, &Matches),
-        task: &Task,
-    ) -> Result<SentenceEncoder, MethodError> {
+    ) -> Result<Left, MethodError> {
         let (config, context) = (self.config, self.context);
-        if matches.len() < 2 {
-            let words = format!("{}: there are too few pairs to learn from; it is left out", stage.title);
-            context.progress.report(Event::Warned(&words));
-            return Ok(base);
-        }
         let loop_config = config.loop_config(matches.len(), stage.epochs, context.seed);
-        let (encoder, mut parameters) = stage.begin(&base)?;
+        let (encoder, mut parameters) = stage.begin(base)?;
+        if matches.len() < 2 {
+            let words = format!(
+                "{}: no two pairs of a document and a label are there to learn from; the stage is left out",
+                stage.title
+            );
+            context.progress.report(Event::Warned(&words));
+            return stage.finish(base, (&encoder, &parameters), Vec::new());
+        }
         let mut objective = Matched {
             config,
-            siamese: self.siamese(&encoder, &base),
+            siamese: self.siamese(&encoder, base),
             documents,
-            labels: &task.labels.texts,
+            labels: &self.labels,
             matches,
-            course: task.course.as_ref(),
+            measures: self.measures.as_ref(),
             order: Order::new(matches.len(), context.seed),
             prepared: None,
         };
-        stage.train(&loop_config, (&encoder, &mut parameters), &mut objective)?;
+        let points = stage.train((&loop_config, 0.0), (&encoder, &mut parameters), &mut objective)?;
         drop(objective);
-        stage.finish(&base, (&encoder, &parameters))
+        stage.finish(base, (&encoder, &parameters), points)
     }
+
+    fn warn(&self, words: &str) {
+        self.context.progress.report(Event::Warned(words));
+    }
+
+    /// Says what is odd about the labels.
+    fn tell_of_labels(&self) {
+        let (all, readable) = (self.labels.len(), self.labels.readable.len());
+        if readable < all {
+            let bare = all - readable;
+            self.warn(&format!(
+                "the encoder can read nothing in the texts of {bare} of {all} labels: their places in rankings mean nothing"
+            ));
+        }
+        let asked = self.config.label_regularisation;
+        if self.config.has_stage_one() && asked > readable / 10 {
+            self.warn(&format!(
+                "label_regularisation = {asked} is too much for {all} labels, as one drawn at random may well be right: it \
+                 will be {}",
+                readable / 10
+            ));
+        }
+    }
+
+    /// Says what is odd about the pairs, and fails where there are too few.
+    fn tell_of_pairs(&self, pairs: &TextPairs) -> Result<(), MethodError> {
+        let count = pairs.len();
+        if count < 2 {
+            return Err(MethodError::NoDocuments { method: self.method, documents: count });
+        }
+        if pairs.empty > 0 {
+            self.warn(&format!("documents without any text are left out: {} of them", pairs.empty));
+        }
+        if pairs.alone > 0 {
+            self.warn(&format!(
+                "{} of {count} documents have neither a title nor a second sentence: each is paired with itself, which \
+                 teaches less",
+                pairs.alone,
+            ));
+        }
+        if let Some(asked) = self.config.clusters.filter(|&asked| asked > count / 2) {
+            self.warn(&format!(
+                "{asked} clusters are too many for {count} documents: there will be {}",
+                count / 2
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What is left after two stages: the later encoder, and both courses.
+fn after(before: Left, next: Left) -> Left {
+    let done = before.points.last().map_or(0, |point| point.step);
+    let later = next.points.into_iter().map(|point| Point { step: done + point.step, ..point });
+    Left { encoder: next.encoder, points: before.points.into_iter().chain(later).collect() }
+}
+
+/// A checksum of one before it and more.
+fn checksum(before: &str, more: impl FnOnce(&mut Sha256)) -> String {
+    let mut hash = Sha256::new();
+    hash.update(before);
+    more(&mut hash);
+    crate::storage::hex(&hash.finalize())
+}
+
+fn add_settings(hash: &mut Sha256, config: &MaclrConfig) {
+    hash.update(serde_json::to_string(config).expect("settings are plain"));
 }
 
 /// Adds texts to a checksum, each with an end.

@@ -12,15 +12,18 @@ use polytag_nn::sentence::in_batches;
 use polytag_nn::tape::{Tape, Var};
 use polytag_nn::train::Evaluation;
 
+use super::labels::Labels;
 use crate::ids::LabelId;
 use crate::index::{Allowed, Exact, LabelIndex as _, Rows};
-use crate::method::training::{Dev, Texts};
+use crate::method::training::Dev;
 
 /// What is shown and written while training, in this order.
 pub(super) const MEASURES: [&str; 5] = ["P@1", "P@5", "R@10", "R@100", "ZSR@100"];
 
+/// Texts made into vectors at once.
+const CHUNK: usize = 8192;
+
 /// An encoder in training.
-#[derive(Clone)]
 pub(super) struct Siamese<'a> {
     pub(super) encoder: &'a Encoder,
     pub(super) pooling: Pooling,
@@ -43,47 +46,56 @@ impl Siamese<'_> {
 
     /// The unit vectors of any number of texts, end to end.
     pub(super) fn vectors(&self, parameters: &Parameters, texts: &[&[u32]]) -> Result<Vec<f32>, Error> {
-        let rows = in_batches(self.encoder, parameters, texts, |tape, states, batch| {
-            let pooled = pool(tape, states, batch, self.pooling)?;
-            let vectors = normalise(tape, &pooled)?.tensor().to_vec()?;
-            Ok(vectors.chunks_exact(self.encoder.config().hidden).map(<[f32]>::to_vec).collect::<Vec<_>>())
-        })?;
-        Ok(rows.concat())
+        let hidden = self.encoder.config().hidden;
+        let mut all = Vec::with_capacity(texts.len() * hidden);
+        // In chunks, so that a row a text is not kept twice for all of them.
+        for chunk in texts.chunks(CHUNK) {
+            let rows = in_batches(self.encoder, parameters, chunk, |tape, states, batch| {
+                let pooled = pool(tape, states, batch, self.pooling)?;
+                let vectors = normalise(tape, &pooled)?.tensor().to_vec()?;
+                Ok(vectors.chunks_exact(hidden).map(<[f32]>::to_vec).collect::<Vec<_>>())
+            })?;
+            rows.iter().for_each(|row| all.extend_from_slice(row));
+        }
+        Ok(all)
+    }
+
+    /// An index of the vectors of labels, by row.
+    pub(super) fn index(&self, parameters: &Parameters, labels: &Labels) -> Result<Exact, Error> {
+        let rows = Rows::F32(self.vectors(parameters, &labels.texts.iter().collect::<Vec<_>>())?);
+        let all: Allowed = (0..labels.len()).map(LabelId::from_index).collect();
+        Exact::from_rows(self.encoder.config().hidden, rows, all)
+            .map_err(|error| Error::Unfit(error.to_string()))
     }
 }
 
-/// What is measured on the dev split.
-pub(super) struct Course {
+/// The dev split, and what is measured on it.
+pub(super) struct DevMeasures {
     pub(super) dev: Dev,
-    /// Whose texts the labels' are, in order.
-    pub(super) labels: Vec<LabelId>,
     /// For each document the label that it is itself, where documents are labels.
     pub(super) itself: Vec<Option<LabelId>>,
 }
 
-impl Course {
+impl DevMeasures {
     /// The measures of an encoder as it stands. Nothing is chosen by them: no pair is used.
     pub(super) fn measure(
         &self,
         siamese: &Siamese<'_>,
         parameters: &Parameters,
-        label_texts: &Texts,
+        labels: &Labels,
     ) -> Result<Evaluation, Error> {
-        let vectors = |texts: &Texts| siamese.vectors(parameters, &texts.iter().collect::<Vec<_>>());
-        let ours = |error: &dyn std::fmt::Display| Error::Unfit(error.to_string());
-        let all: Allowed = (0..self.labels.len()).map(LabelId::from_index).collect();
-        let rows = Rows::F32(vectors(label_texts)?);
-        let index =
-            Exact::from_rows(siamese.encoder.config().hidden, rows, all).map_err(|error| ours(&error))?;
-        let documents = vectors(&self.dev.documents().texts)?;
+        let index = siamese.index(parameters, labels)?;
+        let texts: Vec<&[u32]> = self.dev.documents().texts.iter().collect();
+        let documents = siamese.vectors(parameters, &texts)?;
         // One more: the document itself is left out.
-        let found = index.search(&documents, self.dev.depth() + 1, None).map_err(|error| ours(&error))?;
+        let found = index.search(&documents, self.dev.depth() + 1, None);
+        let found = found.map_err(|error| Error::Unfit(error.to_string()))?;
         let rankings: Vec<Vec<LabelId>> = found
             .iter()
             .zip(&self.itself)
             .map(|(ranking, itself)| {
-                let labels = ranking.labels().map(|row| self.labels[row.index()]);
-                labels.filter(|label| Some(*label) != *itself).take(self.dev.depth()).collect()
+                let found = ranking.labels().map(|row| labels.ids[row.index()]);
+                found.filter(|label| Some(*label) != *itself).take(self.dev.depth()).collect()
             })
             .collect();
         let report = self.dev.report(&rankings);
