@@ -101,7 +101,8 @@ impl Clustering {
     /// Writes it into the folder of a training, whole or not at all.
     pub(super) fn keep(&self, folder: &Path, about: &str) -> Result<(), Error> {
         let kept = Kept { about: about.to_owned(), clusters: self.due.clusters, of: self.of.clone() };
-        let (path, text) = (file(folder, self.due), serde_json::to_vec(&kept).expect("numbers are plain"));
+        let (path, text) =
+            (file(folder, about, self.due), serde_json::to_vec(&kept).expect("numbers are plain"));
         let part = path.with_extension("part");
         let written = fs::write(&part, text).and_then(|()| fs::rename(&part, &path));
         written.map_err(|error| unfit(&path, format!("cannot be written: {error}")))
@@ -113,7 +114,7 @@ impl Clustering {
         about: &str,
         (due, documents): (Due, usize),
     ) -> Result<Clustering, Error> {
-        let path = file(folder, due);
+        let path = file(folder, about, due);
         let bytes = fs::read(&path).map_err(|error| unfit(&path, format!("cannot be read: {error}")))?;
         let kept: Kept = serde_json::from_slice(&bytes).map_err(|error| unfit(&path, error.to_string()))?;
         let fits = kept.about == about && kept.clusters == due.clusters && kept.of.len() == documents;
@@ -124,8 +125,10 @@ impl Clustering {
     }
 }
 
-fn file(folder: &Path, due: Due) -> PathBuf {
-    folder.join(format!("clusters-{}.json", due.step))
+/// Another training's are other files, so that one that is refused here has not touched them.
+fn file(folder: &Path, about: &str, due: Due) -> PathBuf {
+    let start = about.get(..8).unwrap_or(about);
+    folder.join(format!("clusters-{start}-{}.json", due.step))
 }
 
 fn unfit(path: &Path, problem: String) -> Error {
@@ -185,6 +188,6 @@ mod tests {
         }
         let due = Due { step: 6, ..due };
         let missing = Clustering::kept(folder.path(), "mine", (due, 3)).err().unwrap().to_string();
-        assert!(missing.contains("clusters-6.json"), "{missing}");
+        assert!(missing.contains("clusters-mine-6.json"), "{missing}");
     }
 }
