@@ -108,7 +108,8 @@ fn texts_alone_teach_what_documents_are_about() {
     let frozen = tried.dir.path().join("frozen");
     let as_it_is = MethodConfig::named("frozen", &json!({"encoder": encoder("bert")})).unwrap();
     Fit { task: &tried.task, model: &frozen, folder: None, stop: Stop::default() }.run(as_it_is).unwrap();
-    let (maclr, heard) = tried.fit("maclr", &json!({})).unwrap();
+    // 500 steps of stage one.
+    let (maclr, heard) = tried.fit("maclr", &json!({"stage_one_epochs": 100})).unwrap();
     let (ict, _) = tried.fit("ict", &json!({})).unwrap();
     let found = [&frozen, &ict, &maclr].map(|model| right(model));
     assert!(found[0] < 0.5 && found[1] > 0.8 && found[2] > 0.8, "frozen, ict, maclr: {found:?}");
