@@ -224,7 +224,8 @@ fn odd_tasks_are_learned_from_with_a_word() {
     );
     tried.write("train.jsonl", &lines((0..5).map(|i| document(i, true))));
     warned("maclr", &few, "4 clusters are too many for 5 documents: there will be 2");
-    let blank = |i: usize| json!({"id": i.to_string(), "text": if i % 2 == 0 { " " } else { "p q. The r" }});
+    let blank =
+        |i: usize| json!({"id": i.to_string(), "text": if i.is_multiple_of(2) { " " } else { "p q. The r" }});
     tried.write("train.jsonl", &lines((0..20).map(blank)));
     warned("maclr", &few, "documents without any text are left out: 10");
     // One label, whose text no tokenizer knows.
@@ -240,7 +241,7 @@ fn what_cannot_be_learned_from_is_said_before_training() {
     let error = |method: &str| tried.fit(method, &json!({})).unwrap_err().to_string();
     tried.write("train.jsonl", &lines((0..1).map(|i| document(i, true))));
     assert!(error("maclr").contains("the task has 1"), "{}", error("maclr"));
-    tried.write("train.jsonl", &"{\"id\": \"1\", \"text\": \" \"}\n{\"id\": \"2\", \"text\": \"\"}\n");
+    tried.write("train.jsonl", "{\"id\": \"1\", \"text\": \" \"}\n{\"id\": \"2\", \"text\": \"\"}\n");
     assert!(error("ict").contains("the task has 0"), "{}", error("ict"));
     tried.write("train.jsonl", &lines((0..9).map(|i| json!({"id": i.to_string(), "text": "p. The q"}))));
     assert!(error("few-shot").contains("no training document carries a label"), "{}", error("few-shot"));

@@ -29,8 +29,7 @@ pub fn sentences(text: &str) -> impl Iterator<Item = &str> {
 
 /// Where the first sentence of a text ends.
 fn end_of_first(text: &str) -> usize {
-    let mut characters = text.char_indices().peekable();
-    while let Some((at, character)) = characters.next() {
+    for (at, character) in text.char_indices() {
         let after = at + character.len_utf8();
         match character {
             // Scripts that put no space after a sentence have marks of their own for its end.
