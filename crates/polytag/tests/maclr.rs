@@ -9,9 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{Fit, Heard, answers, encoder, read};
-use polytag::data::{Label, LabelChange};
+use polytag::data::{Label, LabelChange, ReadOptions, Split, Task};
 use polytag::method::{MethodConfig, change_labels};
-use polytag::progress::Stop;
+use polytag::metric::{EvaluationConfig, EvaluationPlan, evaluate};
+use polytag::progress::{Silent, Stop, Watch};
 use polytag_nn::device::Device;
 use serde_json::{Value, json};
 
@@ -120,6 +121,26 @@ fn texts_alone_teach_what_documents_are_about() {
         }
     }
     assert!(heard.iter().any(|event| event.contains("Row") && event.contains("R@100")), "{heard:?}");
+}
+
+#[test]
+fn what_is_measured_while_training_is_what_the_model_does() {
+    let tried = Tried::new();
+    // Labels longer than what is read of them.
+    let labels = TOPICS
+        .iter()
+        .map(|(name, words)| json!({"id": name, "name": name, "description": words.join(" ").repeat(9)}));
+    tried.write("labels.jsonl", &lines(labels));
+    let (model, heard) = tried.fit("maclr", &json!({"max_steps": 40, "label_tokens": 6})).unwrap();
+    let row = heard.iter().rfind(|event| event.starts_with("Row")).unwrap();
+    let task = Task::open(&tried.task, &ReadOptions::with_spool(tried.dir.path())).unwrap();
+    let plan = EvaluationPlan::try_from(EvaluationConfig::default()).unwrap();
+    let watch = Watch { progress: &Silent, stop: &Stop::default() };
+    let report = evaluate(read(&model).as_ref(), &task, Split::Dev, &plan, &watch).unwrap();
+    for name in ["P@1", "P@5", "R@10"] {
+        let value = format!("(\"{name}\", {:?})", report.value(name).unwrap());
+        assert!(row.contains(&value), "{value} {row}");
+    }
 }
 
 #[test]

@@ -76,6 +76,20 @@ impl TextEncoder {
         }
     }
 
+    /// The same, with at most so many tokens of each text. Word vectors have no tokens, and read texts as they always do.
+    ///
+    /// # Errors
+    /// As [`TextEncoder::encode`], and if so few tokens leave no room for a text.
+    pub fn encode_cut(&self, texts: &[Text<'_>], most: Option<usize>) -> Result<Vec<f32>, Error> {
+        match (self, most) {
+            (TextEncoder::Network(encoder), Some(most)) => {
+                let most = most.min(encoder.settings().max_tokens);
+                encoder.encode_tokens(&encoder.tokenizer().encode(texts, most)?)
+            }
+            _ => self.encode(texts),
+        }
+    }
+
     /// How much each piece of a text has to do with the inner product of the text's vector and another one: its bytes
     /// in title and text, joined by a line end, and the share. The shares add up to the inner product.
     ///

@@ -39,6 +39,9 @@ pub(super) struct EmbeddingSettings {
     /// How many tokens of a text are read, or of word vectors how many words; none reads as many as the encoder was
     /// made for.
     pub(super) max_tokens: Option<usize>,
+    /// How many tokens of a label are read, if not as many as of a document.
+    #[serde(default)]
+    pub(super) label_tokens: Option<usize>,
     /// What of a label is made into its vector.
     pub(super) label_text: LabelText,
     /// What label vectors are kept in.
@@ -118,7 +121,8 @@ impl EmbeddingModel {
 
     /// The vectors of labels, end to end.
     fn encode_labels(&self, space: &LabelSpace, labels: &[LabelId]) -> Result<Vec<f32>, PredictError> {
-        Ok(self.settings.label_text.with_texts(space, labels, |texts| self.encoder.encode(texts))?)
+        let EmbeddingSettings { label_text, label_tokens, .. } = self.settings;
+        Ok(label_text.with_texts(space, labels, |texts| self.encoder.encode_cut(texts, label_tokens))?)
     }
 
     fn index_labels(&mut self, labels: &[LabelId]) -> Result<(), PredictError> {

@@ -32,7 +32,7 @@ pub struct MaclrConfig {
     pub encoder: String,
     /// How many tokens of a document are read; at most as many as the encoder takes.
     pub max_tokens: usize,
-    /// How many tokens of a title or a label are read while training.
+    /// How many tokens of a title or a label are read.
     pub label_tokens: usize,
     /// What of a label is read.
     pub label_text: LabelText,

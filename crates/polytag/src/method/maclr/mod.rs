@@ -49,8 +49,9 @@ impl Method for Maclr {
         context: &TrainContext<'_>,
     ) -> Result<Box<dyn Predictor>, MethodError> {
         let Left { encoder, points } = run::train(self.name, &self.config, dataset, context)?;
-        let MaclrConfig { max_tokens, label_text, precision, .. } = self.config;
-        let settings = EmbeddingSettings { max_tokens: Some(max_tokens), label_text, precision };
+        let MaclrConfig { max_tokens, label_tokens, label_text, precision, .. } = self.config;
+        let (max_tokens, label_tokens) = (Some(max_tokens), Some(label_tokens));
+        let settings = EmbeddingSettings { max_tokens, label_tokens, label_text, precision };
         let model = EmbeddingModel::new(settings, encoder, dataset.label_space().clone(), context)?;
         Ok(Box::new(model.with_course(&points)))
     }
