@@ -153,8 +153,11 @@ fn peers_are_configurations_that_train() {
         let given = heard.iter().any(|event| event.contains("few-shot: seconds"));
         assert_eq!(given, method.ends_with("few-shot"), "{method}");
     }
-    let more = json!({"pairs": "sentence", "max_steps": 3});
-    tried.fit("ict", &more).unwrap();
+    tried.fit("ict", &json!({"pairs": "sentence", "max_steps": 3})).unwrap();
+    // Texts longer than the encoder takes, cut into pieces and in clusters.
+    let long = |i: usize| json!({"id": i.to_string(), "text": "p q r the ".repeat(50)});
+    tried.write("train.jsonl", &lines((0..20).map(long)));
+    tried.fit("maclr", &json!({"pairs": "chunks", "max_tokens": 64, "max_steps": 4})).unwrap();
 }
 
 #[test]

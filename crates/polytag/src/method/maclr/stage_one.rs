@@ -141,7 +141,10 @@ impl StageOne<'_> {
             // The weights have moved on since it was made: only what was kept is the same.
             Some(folder) if due.step < step => Clustering::kept(folder, &self.about, (due, documents))?,
             folder => {
-                let texts: Vec<&[u32]> = self.pairs.contexts.iter().collect();
+                // What is to be cut into pieces is longer than the encoder takes.
+                let most = self.siamese.max_tokens;
+                let texts: Vec<&[u32]> =
+                    self.pairs.contexts.iter().map(|text| &text[..text.len().min(most)]).collect();
                 let vectors = self.siamese.vectors(parameters, &texts)?;
                 let dimension = self.siamese.encoder.config().hidden;
                 let made = Clustering::make(parameters.device(), &vectors, dimension, (due, self.seed))?;
