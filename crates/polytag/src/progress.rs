@@ -137,19 +137,21 @@ impl Stop {
     }
 }
 
+/// Keeps every event, as text.
+#[cfg(test)]
+#[derive(Default)]
+pub(crate) struct Heard(pub(crate) std::sync::Mutex<Vec<String>>);
+
+#[cfg(test)]
+impl Progress for Heard {
+    fn report(&self, event: Event<'_>) {
+        self.0.lock().unwrap().push(format!("{event:?}"));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Mutex;
-
-    #[derive(Default)]
-    struct Heard(Mutex<Vec<String>>);
-
-    impl Progress for Heard {
-        fn report(&self, event: Event<'_>) {
-            self.0.lock().unwrap().push(format!("{event:?}"));
-        }
-    }
 
     #[test]
     fn every_step_is_reported_once() {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use polytag::picture::{Lines, Page, Part, Series};
-use polytag_nn::train::Point;
+use polytag_nn::train::{CURVE, Point};
 
 use super::{DONE, Done};
 use crate::failure::user_error;
@@ -88,9 +88,9 @@ fn place(from: &str) -> (String, PathBuf) {
         Some((name, path)) if !Path::new(from).exists() => (Some(name.to_owned()), PathBuf::from(path)),
         _ => (None, PathBuf::from(from)),
     };
-    let file = if path.is_dir() { path.join("curve.jsonl") } else { path };
+    let file = if path.is_dir() { path.join(CURVE) } else { path };
     // A curve in a model folder is called as the folder is.
-    let in_folder = file.file_name().is_some_and(|name| name == "curve.jsonl");
+    let in_folder = file.file_name().is_some_and(|name| name == CURVE);
     let own = if in_folder { file.parent().and_then(Path::file_name) } else { file.file_stem() };
     let own = own.unwrap_or_default().to_string_lossy().into_owned();
     (name.unwrap_or(own), file)

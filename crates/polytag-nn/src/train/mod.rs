@@ -5,6 +5,7 @@
 //! best weights kept, checkpoints, and stopping when told to. All randomness is a function of the seed
 //! and the step: a run that was killed and resumed ends with the same weights as one that was not.
 
+mod ahead; // what an objective made ahead
 mod checkpoint; // a training broken off goes on as if it had not been
 mod curve; // the course of a training as a file
 mod order; // which examples a step sees
@@ -13,6 +14,7 @@ mod trial; // what a training will take, before it begins
 #[cfg(test)]
 mod tests;
 
+pub use ahead::Ahead;
 pub use curve::Point;
 pub use order::Order;
 pub use patience::Patience;
@@ -398,11 +400,11 @@ impl Trainer {
     }
 }
 
-/// What a checkpoint is called in its folder.
-const CHECKPOINT: &str = "checkpoint.safetensors";
+/// What a checkpoint is called in a training's folder.
+pub const CHECKPOINT: &str = "checkpoint.safetensors";
 
-/// What a curve is called in its folder.
-const CURVE: &str = "curve.jsonl";
+/// What a curve is called in a training's folder.
+pub const CURVE: &str = "curve.jsonl";
 
 /// What a training is a function of, besides its steps.
 fn fingerprint(config: &TrainConfig, groups: &[Group], parameters: &Parameters, about: &str) -> String {

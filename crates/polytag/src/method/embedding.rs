@@ -5,7 +5,7 @@
 use polytag_nn::device::Device;
 use polytag_nn::sentence::Overrides;
 use polytag_nn::tokenizer::Text;
-use polytag_nn::train::Point;
+use polytag_nn::train::CURVE;
 use serde::Deserialize;
 
 use super::TrainContext;
@@ -29,9 +29,6 @@ pub(super) const ENCODER: &str = "encoder";
 
 /// The file of label vectors, and their name in it.
 const VECTORS: (&str, &str) = ("label_vectors.safetensors", "label_vectors");
-
-/// The course of the training, a point a line.
-const COURSE: &str = "curve.jsonl";
 
 /// How such a model reads and keeps texts: the part of a method's settings that it needs after fitting.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -90,9 +87,8 @@ impl EmbeddingModel {
     }
 
     /// The same, with the course of the training that led to it.
-    pub(super) fn with_course(self, points: &[Point]) -> EmbeddingModel {
-        let line = |point| serde_json::to_string(point).expect("points are plain numbers") + "\n";
-        EmbeddingModel { course: Some(points.iter().map(line).collect()), ..self }
+    pub(super) fn with_course(self, course: String) -> EmbeddingModel {
+        EmbeddingModel { course: Some(course), ..self }
     }
 
     /// Reads a model that [`save`](Predictor::save) wrote, its encoder onto `device`.
@@ -109,8 +105,8 @@ impl EmbeddingModel {
         }
         let active: Allowed = space.iter().map(|(id, _)| id).collect();
         let index = Exact::from_rows(dim, rows, active).map_err(|error| folder.damaged(VECTORS.0, error))?;
-        let has_course = folder.manifest().files.iter().any(|file| file.name == COURSE);
-        let course = if has_course { Some(folder.read_text(COURSE)?) } else { None };
+        let has_course = folder.manifest().files.iter().any(|file| file.name == CURVE);
+        let course = if has_course { Some(folder.read_text(CURVE)?) } else { None };
         Ok(EmbeddingModel { settings, encoder, space, index, course })
     }
 
@@ -175,7 +171,7 @@ impl Predictor for EmbeddingModel {
         let vectors = TensorsBuilder::default().rows(VECTORS.1, self.encoder.dimension(), self.index.rows());
         model.tensors(VECTORS.0, &vectors)?;
         match &self.course {
-            Some(course) => model.file(COURSE, course.as_bytes()),
+            Some(course) => model.file(CURVE, course.as_bytes()),
             None => Ok(()),
         }
     }

@@ -3,21 +3,20 @@
 use std::fs;
 use std::path::Path;
 
+use polytag_nn::train::{CHECKPOINT, CURVE};
+
 use super::maclr::STAGES;
 use crate::storage::StorageError;
 
-/// The engine's files.
-const FILES: [&str; 2] = ["checkpoint.safetensors", "curve.jsonl"];
-
 /// Whether the folder of a training holds something to go on from.
 pub fn is_under_way(folder: &Path) -> bool {
-    folder.join(FILES[0]).is_file() || folder.join(STAGES).is_dir()
+    folder.join(CHECKPOINT).is_file() || folder.join(STAGES).is_dir()
 }
 
 /// Removes what a training kept in its folder, once it is not needed any more, and the folder, if nothing of the user's
 /// is in it.
 pub fn clear_training(folder: &Path) -> Result<(), StorageError> {
-    for path in FILES.map(|name| folder.join(name)) {
+    for path in [CHECKPOINT, CURVE].map(|name| folder.join(name)) {
         if path.exists() {
             fs::remove_file(&path).map_err(StorageError::io(&path, "remove"))?;
         }
@@ -39,7 +38,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("m.training");
         fs::create_dir_all(folder.join(STAGES).join("one")).unwrap();
-        fs::write(folder.join("curve.jsonl"), "").unwrap();
+        fs::write(folder.join(CURVE), "").unwrap();
         assert!(is_under_way(&folder));
         fs::write(folder.join("notes.txt"), "mine").unwrap();
         clear_training(&folder).unwrap();

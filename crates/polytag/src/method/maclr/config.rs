@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::index::Precision;
 use crate::method::error::MethodError;
 use crate::method::label_text::LabelText;
+use crate::method::training::rate_by_width;
 
 /// What of a document stands for the document, and what for a label of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -260,8 +261,7 @@ impl MaclrConfig {
 
     /// The optimizer's settings, at a share of the learning rate.
     pub(super) fn groups(&self, hidden: usize, share: f64) -> Vec<Group> {
-        // Wider encoders want smaller steps: three times smaller for twice the width.
-        let by_width = || 1e-4 * (384.0 / hidden as f64).powf(3f64.log2());
+        let by_width = || rate_by_width(1e-4, hidden);
         let learning_rate = share * self.learning_rate.unwrap_or_else(by_width);
         vec![Group { learning_rate, weight_decay: self.weight_decay, ..Group::default() }]
     }

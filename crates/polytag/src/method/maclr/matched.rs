@@ -8,7 +8,7 @@ use polytag_nn::loss::{Positives, supervised_contrastive};
 use polytag_nn::op::rows;
 use polytag_nn::parameters::Parameters;
 use polytag_nn::tape::{Tape, Var};
-use polytag_nn::train::{Evaluation, Objective, Order, Place};
+use polytag_nn::train::{Ahead, Evaluation, Objective, Order, Place};
 use sha2::{Digest as _, Sha256};
 
 use super::config::MaclrConfig;
@@ -62,7 +62,7 @@ pub(super) struct Matched<'a> {
     pub(super) matches: &'a Matches,
     pub(super) measures: Option<&'a DevMeasures>,
     pub(super) order: Order,
-    pub(super) prepared: Option<(Place, Prepared)>,
+    pub(super) prepared: Ahead<Prepared>,
 }
 
 /// The texts of a step, documents before labels, and which labels are whose.
@@ -97,14 +97,14 @@ impl Matched<'_> {
 
 impl Objective for Matched<'_> {
     fn prepare(&mut self, place: Place) -> Result<(), Error> {
-        self.prepared = Some((place, self.make(place)?));
+        self.prepared.put(place, self.make(place)?);
         Ok(())
     }
 
     fn losses(&mut self, tape: &mut Tape<'_>, place: Place) -> Result<Vec<(Var, f32)>, Error> {
-        let prepared = match self.prepared.take() {
-            Some((at, prepared)) if at == place => prepared,
-            _ => self.make(place)?,
+        let prepared = match self.prepared.take(place) {
+            Some(prepared) => prepared,
+            None => self.make(place)?,
         };
         let Prepared { batch, count, positives } = prepared;
         let all = self.siamese.embed(tape, &batch)?;

@@ -24,6 +24,7 @@ pub(super) use stage::STAGES;
 
 use super::embedding::{EmbeddingModel, EmbeddingSettings};
 use super::error::MethodError;
+use super::training::as_lines;
 use super::{Method, TrainContext};
 use crate::data::Dataset;
 use crate::predict::Predictor;
@@ -53,6 +54,6 @@ impl Method for Maclr {
         let (max_tokens, label_tokens) = (Some(max_tokens), Some(label_tokens));
         let settings = EmbeddingSettings { max_tokens, label_tokens, label_text, precision };
         let model = EmbeddingModel::new(settings, encoder, dataset.label_space().clone(), context)?;
-        Ok(Box::new(model.with_course(&points)))
+        Ok(Box::new(model.with_course(as_lines(&points))))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use polytag_nn::encoder::Encoder;
 use polytag_nn::random::Key;
 use polytag_nn::sentence::{Overrides, SentenceEncoder};
-use polytag_nn::train::{Order, Point};
+use polytag_nn::train::{Ahead, Order, Point};
 use sha2::{Digest as _, Sha256};
 
 use super::clusters::Schedule;
@@ -275,7 +275,7 @@ impl Run<'_> {
             matches,
             measures: self.measures.as_ref(),
             order: Order::new(matches.len(), context.seed),
-            prepared: None,
+            prepared: Ahead::default(),
         };
         let points = stage.train((&loop_config, 0.0), (&encoder, &mut parameters), &mut objective)?;
         drop(objective);

@@ -10,7 +10,7 @@ use polytag_nn::encoder::Encoder;
 use polytag_nn::error::Error;
 use polytag_nn::parameters::{Parameters, ParametersBuilder};
 use polytag_nn::sentence::{Overrides, SentenceEncoder};
-use polytag_nn::train::{Ended, Objective, Point, TrainConfig, Trainer, Watch};
+use polytag_nn::train::{CHECKPOINT, CURVE, Ended, Objective, Point, TrainConfig, Trainer, Watch};
 
 use super::config::MaclrConfig;
 use super::siamese::MEASURES;
@@ -72,7 +72,7 @@ impl StageRun<'_> {
         };
         let encoder = SentenceEncoder::load(&folder.join(ENCODER), self.context.device, &overrides)?;
         // The course is for people: what cannot be read of it is left out.
-        let lines = fs::read_to_string(folder.join("curve.jsonl")).unwrap_or_default();
+        let lines = fs::read_to_string(folder.join(CURVE)).unwrap_or_default();
         let points = lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         Ok(Some(Left { encoder, points }))
     }
@@ -145,7 +145,7 @@ impl StageRun<'_> {
             let done = folder.join(DONE);
             fs::write(&done, &self.about).map_err(unfit(&done, "cannot write"))?;
             // What there was to go on from is not needed any more.
-            fs::remove_file(folder.join("checkpoint.safetensors")).ok();
+            fs::remove_file(folder.join(CHECKPOINT)).ok();
         }
         Ok(Left { encoder, points })
     }

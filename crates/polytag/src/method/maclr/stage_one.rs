@@ -10,7 +10,7 @@ use polytag_nn::op::rows;
 use polytag_nn::parameters::Parameters;
 use polytag_nn::random::Key;
 use polytag_nn::tape::{Tape, Var};
-use polytag_nn::train::{Evaluation, Objective, Order, Place};
+use polytag_nn::train::{Ahead, Evaluation, Objective, Order, Place};
 
 use super::clusters::{Clustering, Schedule};
 use super::config::{MaclrConfig, PairKind};
@@ -41,7 +41,7 @@ pub(super) struct State {
     order: Order,
     label_order: Order,
     clustering: Option<Clustering>,
-    prepared: Option<(Place, Prepared)>,
+    prepared: Ahead<Prepared>,
 }
 
 /// The texts of a step: contexts, contexts once more, titles, labels, labels once more, as far as they are wanted.
@@ -55,7 +55,7 @@ impl State {
     /// For so many pairs, and so many labels that say something.
     pub(super) fn new(pairs: usize, labels: usize, seed: u64) -> State {
         let label_order = Order::new(labels.max(1), seed ^ 0x6c61_6265_6c73);
-        State { order: Order::new(pairs, seed), label_order, clustering: None, prepared: None }
+        State { order: Order::new(pairs, seed), label_order, clustering: None, prepared: Ahead::default() }
     }
 }
 
@@ -179,15 +179,16 @@ fn alike<T: Copy>(tape: &Tape<'_>, rows: &[T], are_alike: impl Fn(T, T) -> bool)
 
 impl Objective for StageOne<'_> {
     fn prepare(&mut self, place: Place) -> Result<(), Error> {
-        self.state.prepared = Some((place, self.make(place)?));
+        let made = self.make(place)?;
+        self.state.prepared.put(place, made);
         Ok(())
     }
 
     fn losses(&mut self, tape: &mut Tape<'_>, place: Place) -> Result<Vec<(Var, f32)>, Error> {
         self.cluster(tape.parameters(), place.step)?;
-        let prepared = match self.state.prepared.take() {
-            Some((at, prepared)) if at == place => prepared,
-            _ => self.make(place)?,
+        let prepared = match self.state.prepared.take(place) {
+            Some(prepared) => prepared,
+            None => self.make(place)?,
         };
         let Prepared { batch, pairs, labels } = prepared;
         let all = self.siamese.embed(tape, &batch)?;

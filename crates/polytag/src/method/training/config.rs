@@ -209,8 +209,7 @@ impl TrainingConfig {
 
     /// The optimizer's settings: encoders, then everything else.
     pub(super) fn groups(&self, hidden: usize) -> Vec<Group> {
-        // Wider encoders want smaller steps: three times smaller for twice the width.
-        let by_width = || 3e-4 * (384.0 / hidden as f64).powf(3f64.log2());
+        let by_width = || rate_by_width(3e-4, hidden);
         let group = |learning_rate| Group {
             learning_rate,
             weight_decay: self.weight_decay,
@@ -219,6 +218,12 @@ impl TrainingConfig {
         };
         vec![group(self.learning_rate.unwrap_or_else(by_width)), group(self.head_learning_rate)]
     }
+}
+
+/// The learning rate of an encoder of so many numbers a token, by that of one with 384: wider ones want smaller steps,
+/// three times smaller for twice the width.
+pub(in crate::method) fn rate_by_width(of_384: f64, hidden: usize) -> f64 {
+    of_384 * (384.0 / hidden as f64).powf(3f64.log2())
 }
 
 /// Steps between two points of the curve: each makes the host wait for the device.

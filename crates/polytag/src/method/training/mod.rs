@@ -21,8 +21,10 @@ mod run; // from a plan to what was learned
 mod record; // the course of a training, as lines and as a page
 mod stored; // what every trained model has, in a model folder
 
+pub(super) use config::rate_by_width;
 pub use config::{Loss, TrainingConfig, Unseen};
 pub(super) use dev::Dev;
+pub(super) use record::as_lines;
 pub use run::LabelTower;
 pub(super) use run::{HeadKind, Plan, Trained, train};
 pub(super) use stored::{Core, VECTORS, labels_with_vectors, read_vectors};

@@ -10,7 +10,7 @@ use polytag_nn::error::Error;
 use polytag_nn::loss::{Positives, Scores, binary_cross_entropy, decoupled_softmax, softmax};
 use polytag_nn::parameters::Parameters;
 use polytag_nn::tape::{Tape, Var};
-use polytag_nn::train::{Evaluation, Objective, Order, Place};
+use polytag_nn::train::{Ahead, Evaluation, Objective, Order, Place};
 
 use super::config::{Loss, TrainingConfig, Unseen};
 use super::course::{Course, Measured};
@@ -84,7 +84,7 @@ pub(super) struct Pairs<'a> {
     pub(super) label_texts: Option<LabelTexts>,
     pub(super) course: Option<Course>,
     pub(super) orders: Orders,
-    pub(super) prepared: Option<(Place, Prepared)>,
+    pub(super) prepared: Ahead<Prepared>,
     pub(super) device: Device,
 }
 
@@ -168,14 +168,14 @@ impl Pairs<'_> {
 
 impl Objective for Pairs<'_> {
     fn prepare(&mut self, place: Place) -> Result<(), Error> {
-        self.prepared = Some((place, self.make(place)?));
+        self.prepared.put(place, self.make(place)?);
         Ok(())
     }
 
     fn losses(&mut self, tape: &mut Tape<'_>, place: Place) -> Result<Vec<(Var, f32)>, Error> {
-        let prepared = match self.prepared.take() {
-            Some((at, prepared)) if at == place => prepared,
-            _ => self.make(place)?,
+        let prepared = match self.prepared.take(place) {
+            Some(prepared) => prepared,
+            None => self.make(place)?,
         };
         let batch = &prepared.batch;
         let states = self.encoder.forward(tape, batch, &[self.encoder.last()])?;

@@ -10,7 +10,6 @@ use crate::picture::{Collapse, LabelPoint, Lines, Page, Part, Plane, Scatter, Se
 
 /// The curve as JSON lines, and a page of it with a map of the labels (paper 003, figures 4, 7 and 8).
 pub(super) fn of(method: &str, trained: &Trained, space: &LabelSpace) -> Result<[String; 2], MethodError> {
-    let line = |point| serde_json::to_string(point).expect("points are plain numbers") + "\n";
     let points = &trained.points;
     let mut parts = Vec::new();
     let measured: Vec<&Point> = points.iter().filter(|point| !point.measures.is_empty()).collect();
@@ -41,7 +40,15 @@ pub(super) fn of(method: &str, trained: &Trained, space: &LabelSpace) -> Result<
         ),
         parts,
     };
-    Ok([points.iter().map(line).collect(), page.to_html()])
+    Ok([as_lines(points), page.to_html()])
+}
+
+/// The course of a training, a point a line.
+pub(in crate::method) fn as_lines(points: &[Point]) -> String {
+    points
+        .iter()
+        .map(|point| serde_json::to_string(point).expect("points are plain numbers") + "\n")
+        .collect()
 }
 
 fn quality(measured: &[&Point]) -> Part {

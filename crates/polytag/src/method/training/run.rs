@@ -4,7 +4,7 @@ use polytag_nn::device::Device;
 use polytag_nn::op::{ChunkMemory, Pooling};
 use polytag_nn::parameters::ParametersBuilder;
 use polytag_nn::sentence::{Overrides, SentenceEncoder};
-use polytag_nn::train::{Ended, Point, Trainer, Watch};
+use polytag_nn::train::{Ahead, Ended, Point, Trainer, Watch};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -134,7 +134,7 @@ pub(in crate::method) fn train(
         documents,
         label_texts,
         course,
-        prepared: None,
+        prepared: Ahead::default(),
         device: context.device.clone(),
     };
     let mut told = Told::begin(context.progress, "training", &MEASURES, &loop_config);

@@ -3,6 +3,7 @@
 
 use polytag_nn::device::Device;
 use polytag_nn::sentence::{Overrides, SentenceEncoder};
+use polytag_nn::train::CURVE;
 
 use super::config::{TrainingConfig, Unseen};
 use super::label_maker::{LabelMaker, Reader};
@@ -30,9 +31,6 @@ pub(in crate::method) const VECTORS: &str = "label_vectors.safetensors";
 
 /// The file of what labels learned for themselves, and its name there.
 const RESIDUALS: (&str, &str) = ("label_residuals.safetensors", "label_residuals");
-
-/// The course of the training, a point a line.
-const CURVE: &str = "curve.jsonl";
 
 /// The same for people, with a map of the labels.
 const PAGE: &str = "training.html";

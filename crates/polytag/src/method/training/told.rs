@@ -66,17 +66,8 @@ impl<'a> Told<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::progress::Heard;
     use std::collections::BTreeMap;
-    use std::sync::Mutex;
-
-    #[derive(Default)]
-    struct Heard(Mutex<Vec<String>>);
-
-    impl Progress for Heard {
-        fn report(&self, event: Event<'_>) {
-            self.0.lock().unwrap().push(format!("{event:?}"));
-        }
-    }
 
     fn point(step: u64, measures: &[(&str, f64)]) -> Point {
         let measures: BTreeMap<String, f64> =
