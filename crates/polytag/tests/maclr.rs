@@ -9,9 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{Fit, Heard, answers, encoder, read};
-use polytag::data::{Label, LabelChange, ReadOptions, Split, Task};
+use polytag::data::{Label, LabelChange, Passage, ReadOptions, Split, Task};
 use polytag::method::{MethodConfig, change_labels};
 use polytag::metric::{EvaluationConfig, EvaluationPlan, evaluate};
+use polytag::predict::Ask;
 use polytag::progress::{Silent, Stop, Watch};
 use polytag_nn::device::Device;
 use serde_json::{Value, json};
@@ -53,7 +54,7 @@ fn config(method: &str, more: &Value) -> Result<MethodConfig, polytag::Error> {
     let mut settings =
         json!({"encoder": encoder("bert"), "max_tokens": 32, "batch": 24, "learning_rate": 2e-3});
     let small = json!({"clusters": 4, "label_regularisation": 4, "stage_one_epochs": 30, "stage_two_epochs": 4,
-        "pseudo_encoder": 1, "pseudo_lexical": 1});
+        "pseudo_encoder": 1, "pseudo_lexical": 1, "words": 0, "label_prior": 0});
     for from in [&small, more] {
         settings.as_object_mut().unwrap().extend(from.as_object().unwrap().clone());
     }
@@ -184,7 +185,8 @@ fn a_few_pairs_teach_what_titles_do_not() {
 #[test]
 fn a_label_added_later_scores_as_if_it_had_always_been_there() {
     let tried = Tried::new();
-    let (model, _) = tried.fit("maclr", &json!({"max_steps": 3, "stage_two_epochs": 0})).unwrap();
+    let more = json!({"max_steps": 3, "stage_two_epochs": 0, "words": 1});
+    let (model, _) = tried.fit("maclr", &more).unwrap();
     let text = ["a p in the sea"];
     let before = answers(read(&model).as_ref(), &text);
     let change = |change| change_labels(&model, &[change], &Device::cpu()).unwrap();
@@ -291,6 +293,58 @@ fn labels_to_keep_away_from_and_texts_longer_than_the_encoder_takes() {
     let other = json!({"max_tokens": 512, "label_pairs": 7, "label_regularisation": 0, "max_steps": 40});
     let (without, _) = tried.fit("maclr", &other).unwrap();
     assert_ne!(answers(read(&without).as_ref(), &["the p q"]).remove(0), found);
+}
+
+#[test]
+fn words_and_guesses_count_beside_cosines() {
+    let tried = Tried::new();
+    let fit = |name: &str, more: &Value| {
+        let (fitted, _) = tried.fit("maclr", more).unwrap();
+        let model = tried.dir.path().join(name);
+        fs::rename(fitted, &model).unwrap();
+        read(&model)
+    };
+    let steps = json!({"max_steps": 3});
+    let plain = fit("plain", &steps);
+    let beside = fit("beside", &json!({"max_steps": 3, "words": 0.5, "label_prior": 0.05}));
+    let words = tried.dir.path().join("words");
+    let lexical = MethodConfig::named("lexical", &json!({})).unwrap();
+    Fit { task: &tried.task, model: &words, folder: None, stop: Stop::default() }.run(lexical).unwrap();
+    let words = read(&words);
+    // Each label is guessed for the 20 documents that have its name in their titles: as often as the mean.
+    let gain = 0.05 * 2f32.ln();
+    for text in ["the river p", "tariff of the sea, book by book", "q r s", ""] {
+        let [cosines, shared, found] = [&plain, &words, &beside].map(|model| {
+            let found = answers(model.as_ref(), &[text]).remove(0).into_iter();
+            found.map(|(id, bits)| (id, f32::from_bits(bits))).collect::<Vec<_>>()
+        });
+        assert_eq!(found.len(), TOPICS.len(), "{text}");
+        assert!(found.is_sorted_by(|a, b| a.1 >= b.1), "{found:?}");
+        let score = |from: &[(String, f32)], id: &str| {
+            from.iter().find(|(known, _)| known == id).map(|(_, score)| *score)
+        };
+        for (id, mixed) in &found {
+            let parts = [score(&cosines, id).unwrap(), 0.5 * score(&shared, id).unwrap_or(0.0), gain];
+            assert!((mixed - parts.iter().sum::<f32>()).abs() < 1e-5, "{text}, {id}: {mixed} {parts:?}");
+            let label = beside.label_space().find(id).unwrap();
+            let explanation = beside.explain(Passage::from(text), label).unwrap();
+            let weights: f32 = explanation.reasons.iter().map(|reason| reason.weight).sum();
+            assert!((explanation.score - mixed).abs() < 1e-4, "{text}, {id}: {explanation:?}");
+            assert!((weights - mixed).abs() < 1e-4, "{text}, {id}: {explanation:?}");
+            // Alone it scores as in company.
+            let alone = Ask { k: 1, allowed: Some(&[label].into_iter().collect()) };
+            let alone = beside.predict(&[Passage::from(text)], &alone).unwrap();
+            assert_eq!(alone[0].entries()[0].score.to_bits(), mixed.to_bits(), "{text}, {id}");
+        }
+    }
+    // The same after another label came and went.
+    let model = tried.dir.path().join("beside");
+    let change = |change| change_labels(&model, &[change], &Device::cpu()).unwrap();
+    let changed = change(LabelChange::Add { label: Label::new("delta", "river delta") });
+    assert_eq!(answers(changed.as_ref(), &["a river delta"])[0][0].0, "delta");
+    change(LabelChange::Remove { id: "delta".into() });
+    let text = ["the river p"];
+    assert_eq!(answers(read(&model).as_ref(), &text), answers(beside.as_ref(), &text));
 }
 
 #[test]

@@ -31,6 +31,14 @@ pub enum IndexError {
         /// What the index holds.
         limit: &'static str,
     },
+    /// What a label gains is no number to add.
+    #[error("{label}: what it gains is {value}, which is not finite")]
+    Gain {
+        /// The label.
+        label: LabelId,
+        /// What it was to gain.
+        value: f32,
+    },
     /// Queries that are not whole vectors.
     #[error("{found} numbers are no whole number of queries of {dim} numbers each")]
     Queries {

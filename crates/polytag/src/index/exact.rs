@@ -30,6 +30,8 @@ pub struct Exact {
     rows: Rows,
     /// The labels that have a vector.
     labels: Allowed,
+    /// What labels have before any product, by position; labels past the end have nothing.
+    gains: Vec<f32>,
     instructions: Instructions,
 }
 
@@ -53,7 +55,26 @@ impl Exact {
             let label = LabelId::from_index(place / dim);
             return Err(IndexError::Value { label, place: place % dim, value, limit: FINITE });
         }
-        Ok(Exact { dim, rows, labels, instructions: Instructions::best() })
+        Ok(Exact { dim, rows, labels, gains: Vec::new(), instructions: Instructions::best() })
+    }
+
+    /// The same index, where a label has its gain, by position, on top of its product. A label that is given a vector
+    /// later and stands past the end of `gains` has none.
+    pub fn with_gains(self, gains: Vec<f32>) -> Result<Exact, IndexError> {
+        if let Some(place) = gains.iter().position(|gain| !gain.is_finite()) {
+            return Err(IndexError::Gain { label: LabelId::from_index(place), value: gains[place] });
+        }
+        Ok(Exact { gains, ..self })
+    }
+
+    /// What labels have on top of their products, by position.
+    pub fn gains(&self) -> &[f32] {
+        &self.gains
+    }
+
+    /// What a label has on top of its product.
+    pub fn gain(&self, label: LabelId) -> f32 {
+        self.gains.get(label.index()).copied().unwrap_or(0.0)
     }
 
     /// Makes room for the vectors of `positions` labels in all, so that they are taken in without
@@ -238,6 +259,8 @@ struct Walk<'a> {
     tops: Vec<TopK>,
     /// What a score must be above to be among them; nothing is, where there is no query.
     bars: Vec<Lanes>,
+    /// The same for products alone, before what the labels at hand gain.
+    lowered: Vec<Lanes>,
     products: Vec<Products>,
     /// The positions of the labels at hand.
     members: Vec<u32>,
@@ -257,6 +280,7 @@ impl<'a> Walk<'a> {
         Walk {
             search,
             tops: (0..search.count).map(|_| TopK::new(search.k)).collect(),
+            lowered: bars.clone(),
             bars,
             products: vec![Products::default(); groups],
             members: Vec::with_capacity(BLOCK_WORDS * 64),
@@ -298,7 +322,8 @@ impl<'a> Walk<'a> {
     /// The products of `labels` with all queries, while the vectors of `next` are on their way.
     fn multiply(&mut self, labels: &[u32], next: Option<&[u32]>) {
         let Exact { dim, rows, instructions, .. } = self.search.index;
-        let groups = self.search.packed.chunks(*dim).zip(&self.bars);
+        self.lower_bars(labels);
+        let groups = self.search.packed.chunks(*dim).zip(&self.lowered);
         let groups: Vec<Group<'_>> = groups.map(|(queries, bars)| Group { queries, bars }).collect();
         match rows {
             Rows::F32(numbers) => {
@@ -317,16 +342,29 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// What a product must be above, so that no label of a tile is passed over whose gain makes up for it. A little
+    /// lower than that, so that rounding passes over none either.
+    fn lower_bars(&mut self, labels: &[u32]) {
+        let gains = labels.iter().map(|&label| self.search.index.gain(LabelId(label)));
+        let most = gains.fold(0.0, f32::max);
+        self.lowered.clone_from(&self.bars);
+        if most > 0.0 {
+            let lanes = self.lowered.iter_mut().flat_map(|lanes| &mut lanes.0).filter(|bar| bar.is_finite());
+            lanes.for_each(|bar| *bar -= most + 1e-6 * (bar.abs() + most));
+        }
+    }
+
     /// Keeps what is good enough of the last products.
     fn keep(&mut self, labels: &[u32]) -> Result<(), NotFinite> {
         for (group, products) in self.products.iter().enumerate() {
             for (row, &label) in labels.iter().enumerate() {
+                let gain = self.search.index.gain(LabelId(label));
                 let mut above = products.above[row];
                 while above != 0 {
                     let lane = above.trailing_zeros() as usize;
                     above &= above - 1;
                     let top = &mut self.tops[group * LANES + lane];
-                    top.push(Scored { label: LabelId(label), score: products.scores[row].0[lane] })?;
+                    top.push(Scored { label: LabelId(label), score: products.scores[row].0[lane] + gain })?;
                     // Later labels must do better than the worst: at the same score the earlier one stays.
                     self.bars[group].0[lane] = top.worst().map_or(f32::NEG_INFINITY, |worst| worst.score);
                 }

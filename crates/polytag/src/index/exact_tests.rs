@@ -97,6 +97,30 @@ proptest! {
         }
     }
 
+    /// What a label gains is added to its product, and no label is passed over for it.
+    #[test]
+    fn gains_are_added(
+        (dim, vectors, queries, k, allowed) in case(whole_number()),
+        gains in prop::collection::vec((-40i8..=40).prop_map(f32::from), 0..90),
+    ) {
+        let expected: Vec<Ranking> = queries
+            .chunks(dim)
+            .map(|query| {
+                let scores = by_hand(&vectors, query, allowed.as_ref()).into_iter();
+                let gain = |label: LabelId| gains.get(label.index()).copied().unwrap_or(0.0);
+                let scored = |(label, score): (LabelId, f64)| Scored { label, score: score as f32 + gain(label) };
+                Ranking::new(scores.map(scored).collect(), k).unwrap()
+            })
+            .collect();
+        for precision in [Precision::F32, Precision::F16] {
+            for instructions in Instructions::available() {
+                let index = index(&vectors, dim, precision).with_instructions(instructions);
+                let index = index.with_gains(gains.clone()).unwrap();
+                prop_assert_eq!(index.search(&queries, k, allowed.as_ref()).unwrap(), expected.clone());
+            }
+        }
+    }
+
     /// A query alone, a label alone: the score is the same as in company.
     #[test]
     fn company_changes_nothing((dim, vectors, queries, k, allowed) in case(-1.0f32..1.0)) {
@@ -181,6 +205,9 @@ fn what_cannot_be_compared_is_refused_by_name() {
         message(index.search(&[1.0, 1.0, 0.0, f32::NAN], 1, None).map(drop)).contains("query 1: number 1")
     );
     assert_eq!(Exact::new(0, Precision::F32).unwrap_err(), IndexError::NoDimensions);
+    let told =
+        Exact::new(1, Precision::F32).unwrap().with_gains(vec![0.0, f32::NAN]).unwrap_err().to_string();
+    assert!(told.contains("label 1: what it gains is NaN"), "{told}");
 }
 
 #[test]

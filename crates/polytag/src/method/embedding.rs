@@ -1,6 +1,7 @@
 //! An encoder for documents and labels alike, and the vectors of all labels: the model of every method that
 //! leaves such an encoder, whether it trained it or not. A label scores as the cosine of its vector and the
-//! document's; a label that is added scores exactly as one that was always there.
+//! document's, with what the model has beside them; a label that is added scores exactly as one that was always
+//! there, but for how often it would have been guessed.
 
 use polytag_nn::device::Device;
 use polytag_nn::sentence::Overrides;
@@ -9,15 +10,17 @@ use polytag_nn::train::CURVE;
 use serde::Deserialize;
 
 use super::TrainContext;
+use super::beside::Words;
 use super::error::MethodError;
 use super::label_text::{LabelText, text_of};
+use super::lexical::LexicalModel;
 use super::words::{Piece, reasons};
 use crate::artifact::{ArtifactError, MANIFEST, ModelFolder, ModelWriter, TensorsBuilder};
 use crate::data::{LabelChange, LabelSpace, Passage};
 use crate::encoder::TextEncoder;
 use crate::ids::LabelId;
 use crate::index::{Allowed, Exact, LabelIndex, Precision};
-use crate::predict::{Ask, Explanation, PredictError, Predictor};
+use crate::predict::{Ask, Explanation, Field, PredictError, Predictor, Reason};
 use crate::progress::Stage;
 use crate::ranking::Ranking;
 
@@ -29,6 +32,9 @@ pub(super) const ENCODER: &str = "encoder";
 
 /// The file of label vectors, and their name in it.
 const VECTORS: (&str, &str) = ("label_vectors.safetensors", "label_vectors");
+
+/// What labels gain, in the same file.
+const GAINS: &str = "label_gains";
 
 /// How such a model reads and keeps texts: the part of a method's settings that it needs after fitting.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -43,6 +49,9 @@ pub(super) struct EmbeddingSettings {
     pub(super) label_text: LabelText,
     /// What label vectors are kept in.
     pub(super) precision: Precision,
+    /// How much of `lexical`'s score a label has beside its cosine; 0 for none.
+    #[serde(default)]
+    pub(super) words: f32,
 }
 
 impl EmbeddingSettings {
@@ -58,6 +67,7 @@ pub struct EmbeddingModel {
     encoder: TextEncoder,
     space: LabelSpace,
     index: Exact,
+    words: Option<Words>,
     /// The course of the training, a point a line, where there was one.
     course: Option<String>,
 }
@@ -72,7 +82,7 @@ impl EmbeddingModel {
         let encoder = encoder.into();
         let mut index = Exact::new(encoder.dimension(), settings.precision)?;
         index.reserve(space.positions())?;
-        let mut model = EmbeddingModel { settings, encoder, space, index, course: None };
+        let mut model = EmbeddingModel { settings, encoder, space, index, words: None, course: None };
         let labels: Vec<LabelId> = model.space.iter().map(|(id, _)| id).collect();
         let stage = Stage::start(context.progress, "encoding labels", Some(labels.len() as u64));
         for chunk in labels.chunks(CHUNK) {
@@ -91,6 +101,18 @@ impl EmbeddingModel {
         EmbeddingModel { course: Some(course), ..self }
     }
 
+    /// The same, with the words that documents and labels share.
+    pub(super) fn with_words(self, words: LexicalModel) -> EmbeddingModel {
+        let words = Some(Words::new(words, self.settings.words));
+        EmbeddingModel { words, ..self }
+    }
+
+    /// The same, with what labels gain beside their cosines, by position.
+    pub(super) fn with_gains(self, gains: Vec<f32>) -> Result<EmbeddingModel, MethodError> {
+        let index = self.index.with_gains(gains)?;
+        Ok(EmbeddingModel { index, ..self })
+    }
+
     /// Reads a model that [`save`](Predictor::save) wrote, its encoder onto `device`.
     pub fn load(folder: &ModelFolder, device: &Device) -> Result<EmbeddingModel, crate::Error> {
         let settings: EmbeddingSettings = serde_json::from_value(folder.manifest().config.clone())
@@ -98,16 +120,21 @@ impl EmbeddingModel {
         let encoder = TextEncoder::load_exported(&folder.folder(ENCODER)?, device, settings.max_tokens)
             .map_err(MethodError::from)?;
         let space = folder.labels()?;
-        let (dim, rows) = folder.tensors(VECTORS.0)?.rows(VECTORS.1)?;
+        let tensors = folder.tensors(VECTORS.0)?;
+        let (dim, rows) = tensors.rows(VECTORS.1)?;
+        let gains = if tensors.has(GAINS) { tensors.f32(GAINS)? } else { Vec::new() };
         let fits = dim == encoder.dimension() && rows.len() == dim * space.positions();
         if !fits {
             return Err(folder.damaged(VECTORS.0, "its vectors are not those of the labels").into());
         }
         let active: Allowed = space.iter().map(|(id, _)| id).collect();
-        let index = Exact::from_rows(dim, rows, active).map_err(|error| folder.damaged(VECTORS.0, error))?;
+        let index = Exact::from_rows(dim, rows, active)
+            .and_then(|index| index.with_gains(gains))
+            .map_err(|error| folder.damaged(VECTORS.0, error))?;
+        let words = if settings.words > 0.0 { Some(Words::load(folder, settings.words)?) } else { None };
         let has_course = folder.manifest().files.iter().any(|file| file.name == CURVE);
         let course = if has_course { Some(folder.read_text(CURVE)?) } else { None };
-        Ok(EmbeddingModel { settings, encoder, space, index, course })
+        Ok(EmbeddingModel { settings, encoder, space, index, words, course })
     }
 
     /// The encoder.
@@ -138,7 +165,10 @@ impl Predictor for EmbeddingModel {
     fn predict(&self, passages: &[Passage<'_>], ask: &Ask<'_>) -> Result<Vec<Ranking>, PredictError> {
         let texts: Vec<Text<'_>> = passages.iter().map(text_of).collect();
         let vectors = self.encoder.encode(&texts)?;
-        Ok(self.index.search(&vectors, ask.k, ask.allowed)?)
+        match &self.words {
+            Some(words) => words.search((passages, &vectors), &self.index, ask),
+            None => Ok(self.index.search(&vectors, ask.k, ask.allowed)?),
+        }
     }
 
     fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
@@ -147,6 +177,7 @@ impl Predictor for EmbeddingModel {
         let written = self.settings.label_text.rewritten(&space, &changed);
         let vectors = self.encode_labels(&space, &written)?;
         self.space = space;
+        self.words.as_mut().map_or(Ok(()), |words| words.apply(changes))?;
         changed.removed.into_iter().for_each(|label| self.index.remove(label));
         for (label, vector) in written.into_iter().zip(vectors.chunks_exact(self.encoder.dimension())) {
             self.index.set(label, vector)?;
@@ -156,12 +187,21 @@ impl Predictor for EmbeddingModel {
 
     fn explain(&self, passage: Passage<'_>, label: LabelId) -> Result<Explanation, PredictError> {
         let vector = self.encode_labels(&self.space, &[label])?;
-        let label = self.space.label(label);
+        let name = self.space.label(label).name.clone();
         let shares = self.encoder.shares(text_of(&passage), &vector)?;
-        let score = shares.iter().map(|(_, share)| share).sum();
+        let cosine: f32 = shares.iter().map(|(_, share)| share).sum();
         let pieces = shares.into_iter().map(|(range, weight)| Piece { range, weight, attention: None });
-        let reasons = reasons(&passage, pieces);
-        Ok(Explanation { score, matched: Some(label.name.clone()), reasons })
+        let mut reasons = reasons(&passage, pieces);
+        let gain = self.index.gain(label);
+        if gain != 0.0 {
+            let words = "(how often the label is guessed)".to_owned();
+            reasons.push(Reason { words, field: Field::Text, weight: gain, attention: None });
+        }
+        let explanation = Explanation { score: cosine + gain, matched: Some(name), reasons };
+        match &self.words {
+            Some(words) => words.explain(passage, label, explanation),
+            None => Ok(explanation),
+        }
     }
 
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
@@ -169,7 +209,12 @@ impl Predictor for EmbeddingModel {
             self.encoder.export(path).map_err(|error| ArtifactError::Encoder(Box::new(error)))
         })?;
         let vectors = TensorsBuilder::default().rows(VECTORS.1, self.encoder.dimension(), self.index.rows());
+        let gains = self.index.gains();
+        let vectors = if gains.is_empty() { vectors } else { vectors.f32(GAINS, gains) };
         model.tensors(VECTORS.0, &vectors)?;
+        if let Some(words) = &self.words {
+            words.save(model)?;
+        }
         match &self.course {
             Some(course) => model.file(CURVE, course.as_bytes()),
             None => Ok(()),

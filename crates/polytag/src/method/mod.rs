@@ -8,6 +8,7 @@ mod error; // why a method could not be fitted
 mod label_text; // what of a label an encoder reads
 mod words; // from pieces of words to words, for explanations
 mod lexical; // words of the document against words of the label
+mod beside; // words and guesses beside vectors
 mod embedding; // one encoder for documents and labels, and the vectors of all labels: a model
 mod frozen; // an encoder as it is, document against label
 mod training; // an encoder trained on documents and their labels: what such methods share

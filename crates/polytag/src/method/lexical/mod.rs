@@ -104,14 +104,25 @@ impl TryFrom<LexicalConfig> for Lexical {
     }
 }
 
+impl Lexical {
+    /// Counts the words of `dataset`, and takes in its labels.
+    pub fn fit(
+        &self,
+        dataset: &dyn Dataset,
+        context: &TrainContext<'_>,
+    ) -> Result<LexicalModel, MethodError> {
+        let rarity = Rarity::count(&self.config, dataset, context)?;
+        Ok(LexicalModel::new(&self.config, rarity, dataset.label_space().clone())?)
+    }
+}
+
 impl Method for Lexical {
     fn train(
         &self,
         dataset: &dyn Dataset,
         context: &TrainContext<'_>,
     ) -> Result<Box<dyn Predictor>, MethodError> {
-        let rarity = Rarity::count(&self.config, dataset, context)?;
-        Ok(Box::new(LexicalModel::new(&self.config, rarity, dataset.label_space().clone())?))
+        Ok(Box::new(self.fit(dataset, context)?))
     }
 }
 

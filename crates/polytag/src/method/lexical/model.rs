@@ -86,10 +86,22 @@ impl LexicalModel {
         let manifest = crate::artifact::MANIFEST;
         let config: LexicalConfig = serde_json::from_value(folder.manifest().config.clone())
             .map_err(|error| folder.damaged(manifest, error))?;
-        super::Lexical::try_from(config.clone()).map_err(|error| folder.damaged(manifest, error))?;
+        LexicalModel::load_with(folder, (manifest, &config))
+    }
+
+    /// The same, with settings from the file `name`.
+    pub(in crate::method) fn load_with(
+        folder: &ModelFolder,
+        (name, config): (&str, &LexicalConfig),
+    ) -> Result<LexicalModel, ArtifactError> {
+        super::Lexical::try_from(config.clone()).map_err(|error| folder.damaged(name, error))?;
         let space = folder.labels()?;
-        LexicalModel::new(&config, Rarity::load(folder)?, space)
-            .map_err(|error| folder.damaged(manifest, error))
+        LexicalModel::new(config, Rarity::load(folder)?, space).map_err(|error| folder.damaged(name, error))
+    }
+
+    /// Its settings.
+    pub(in crate::method) fn config(&self) -> &LexicalConfig {
+        &self.config
     }
 
     fn index_label(&mut self, id: LabelId, scratch: &mut Scratch) {

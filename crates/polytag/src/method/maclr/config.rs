@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::index::Precision;
 use crate::method::error::MethodError;
 use crate::method::label_text::LabelText;
+use crate::method::lexical::LexicalConfig;
 use crate::method::training::rate_by_width;
+use crate::text::Language;
 
 /// What of a document stands for the document, and what for a label of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,17 +58,27 @@ pub struct MaclrConfig {
     pub pseudo_encoder: usize,
     /// How many labels a document gets from `lexical` for stage two.
     pub pseudo_lexical: usize,
+    /// The language whose stems stand for words where `lexical` guesses; null keeps words as they are.
+    pub stem: Option<Language>,
     /// How often stage two sees each pseudo pair; 0 leaves it out.
     pub stage_two_epochs: f64,
-    /// How often each given pair is seen at the end; 0 uses no given pair.
+    /// How many epochs of given pairs come at the end; 0 uses no given pair.
     pub few_shot_epochs: f64,
+    /// How many given pairs of one label are seen in an epoch at most, so that a label that nearly every document has does
+    /// not teach alone; the next epoch sees others. Null for all.
+    pub few_shot_most: Option<usize>,
     /// Whether documents are labels themselves, under their own ids, and none is a label of its own.
     pub item_to_item: bool,
+    /// How much of `lexical`'s score a label has beside its cosine when the encoder is done; 0 for none.
+    pub words: f32,
+    /// What a label gains beside its cosine for being guessed by `lexical`, times the logarithm of how often; 0 for
+    /// nothing.
+    pub label_prior: f32,
     /// After how many steps a stage ends in any case.
     pub max_steps: Option<u64>,
     /// How many pairs a step sees.
     pub batch: usize,
-    /// The learning rate of the two stages; null chooses by the encoder's width: 1e-4 for 384 numbers a token, 3.3e-5
+    /// The learning rate of the two stages; null chooses by the encoder's width: 2e-5 for 384 numbers a token, 6.7e-6
     /// for 768.
     pub learning_rate: Option<f64>,
     /// What share of it given pairs are learned with.
@@ -81,7 +93,8 @@ pub struct MaclrConfig {
     pub dropout: Option<f32>,
     /// What cosines are divided by before they compete.
     pub temperature: f32,
-    /// How often a stage is measured on the dev split, if there is one; 0 for never. Nothing is chosen by it.
+    /// How often a stage is measured on the dev split, by cosines alone, if there is one; 0 for never. Nothing is chosen
+    /// by it.
     pub evaluations: u32,
     /// What label vectors are kept in.
     pub precision: Precision,
@@ -92,7 +105,7 @@ impl Default for MaclrConfig {
         MaclrConfig {
             encoder: "minilm".to_owned(),
             max_tokens: 288,
-            label_tokens: 64,
+            label_tokens: 128,
             label_text: LabelText::Full,
             pairs: PairKind::Title,
             clusters: Some(2048),
@@ -100,12 +113,16 @@ impl Default for MaclrConfig {
             clusters_update: 0.05,
             label_regularisation: 256,
             label_pairs: 0,
-            stage_one_epochs: 10.0,
+            stage_one_epochs: 3.0,
             pseudo_encoder: 3,
             pseudo_lexical: 3,
-            stage_two_epochs: 3.0,
+            stem: LexicalConfig::default().stem,
+            stage_two_epochs: 2.0,
             few_shot_epochs: 0.0,
+            few_shot_most: Some(50),
             item_to_item: false,
+            words: 1.0,
+            label_prior: 0.05,
             max_steps: None,
             batch: 256,
             learning_rate: None,
@@ -130,6 +147,8 @@ impl MaclrConfig {
             pseudo_encoder: 0,
             pseudo_lexical: 0,
             stage_two_epochs: 0.0,
+            words: 0.0,
+            label_prior: 0.0,
             ..MaclrConfig::default()
         }
     }
@@ -146,12 +165,12 @@ impl MaclrConfig {
 
     /// Both stages, then the pairs that there are.
     pub fn few_shot_after() -> MaclrConfig {
-        MaclrConfig { few_shot_epochs: 10.0, ..MaclrConfig::default() }
+        MaclrConfig { few_shot_epochs: 3.0, ..MaclrConfig::default() }
     }
 
     /// The pairs that there are, and nothing else.
     pub fn few_shot() -> MaclrConfig {
-        MaclrConfig { stage_one_epochs: 0.0, few_shot_epochs: 10.0, ..MaclrConfig::ict() }
+        MaclrConfig { stage_one_epochs: 0.0, few_shot_epochs: 3.0, ..MaclrConfig::ict() }
     }
 
     /// Whether the settings make sense together.
@@ -186,6 +205,7 @@ impl MaclrConfig {
             .or_else(|| (self.batch == 1).then(|| "batch = 1 leaves nothing to tell a pair from".to_owned()))
             .or_else(|| zero("clusters", self.clusters == Some(0)))
             .or_else(|| zero("max_steps", self.max_steps == Some(0)))
+            .or_else(|| zero("few_shot_most", self.few_shot_most == Some(0)))
             .or_else(|| share("clusters_double", self.clusters_double))
             .or_else(|| share("clusters_update", self.clusters_update))
             .or_else(|| number("stage_one_epochs", self.stage_one_epochs, 1e6))
@@ -194,6 +214,8 @@ impl MaclrConfig {
             .or_else(|| number("few_shot_rate", self.few_shot_rate, 100.0))
             .or_else(|| number("pseudo_encoder", self.pseudo_encoder as f64, 1000.0))
             .or_else(|| number("pseudo_lexical", self.pseudo_lexical as f64, 1000.0))
+            .or_else(|| number("words", self.words.into(), 100.0))
+            .or_else(|| number("label_prior", self.label_prior.into(), 100.0))
             .or_else(|| number("dropout", self.dropout.unwrap_or(0.0).into(), 0.9))
             .or_else(|| number("warmup", self.warmup, 1.0))
             .or_else(|| number("learning_rate", self.learning_rate.unwrap_or(0.0), 1.0))
@@ -224,20 +246,22 @@ impl MaclrConfig {
 
     /// The settings that what stage one leaves is a function of; others are as they always are.
     pub(super) fn of_stage_one(&self) -> MaclrConfig {
-        let MaclrConfig { stage_two_epochs, pseudo_encoder, pseudo_lexical, .. } = MaclrConfig::default();
-        MaclrConfig { stage_two_epochs, pseudo_encoder, pseudo_lexical, ..self.of_stage_two() }
+        let MaclrConfig { stage_two_epochs, pseudo_encoder, pseudo_lexical, stem, .. } =
+            MaclrConfig::default();
+        MaclrConfig { stage_two_epochs, pseudo_encoder, pseudo_lexical, stem, ..self.of_stage_two() }
     }
 
     /// The settings that what stage two leaves is a function of.
     pub(super) fn of_stage_two(&self) -> MaclrConfig {
-        let MaclrConfig { few_shot_epochs, few_shot_rate, .. } = MaclrConfig::default();
-        MaclrConfig { few_shot_epochs, few_shot_rate, ..self.of_all_stages() }
+        let MaclrConfig { few_shot_epochs, few_shot_rate, few_shot_most, .. } = MaclrConfig::default();
+        MaclrConfig { few_shot_epochs, few_shot_rate, few_shot_most, ..self.of_all_stages() }
     }
 
-    /// The settings that what the last stage leaves is a function of. Which encoder it begins with is in the weights.
+    /// The settings that what the last stage leaves is a function of. Which encoder it begins with is in the weights;
+    /// what is beside the vectors comes after it.
     pub(super) fn of_all_stages(&self) -> MaclrConfig {
-        let MaclrConfig { encoder, evaluations, precision, .. } = MaclrConfig::default();
-        MaclrConfig { encoder, evaluations, precision, ..self.clone() }
+        let MaclrConfig { encoder, evaluations, precision, words, label_prior, .. } = MaclrConfig::default();
+        MaclrConfig { encoder, evaluations, precision, words, label_prior, ..self.clone() }
     }
 
     /// The engine's settings for a stage over so many examples.
@@ -261,7 +285,7 @@ impl MaclrConfig {
 
     /// The optimizer's settings, at a share of the learning rate.
     pub(super) fn groups(&self, hidden: usize, share: f64) -> Vec<Group> {
-        let by_width = || rate_by_width(1e-4, hidden);
+        let by_width = || rate_by_width(2e-5, hidden);
         let learning_rate = share * self.learning_rate.unwrap_or_else(by_width);
         vec![Group { learning_rate, weight_decay: self.weight_decay, ..Group::default() }]
     }
@@ -298,6 +322,8 @@ mod tests {
         assert!(refused(|config| config.clusters = Some(0)).contains("clusters"));
         assert!(refused(|config| config.clusters_update = 0.0).contains("clusters_update"));
         assert!(refused(|config| config.temperature = 0.0).contains("temperature"));
+        assert!(refused(|config| config.words = f32::NAN).contains("words = NaN"));
+        assert!(refused(|config| config.label_prior = -1.0).contains("label_prior = -1"));
         assert!(refused(|config| config.stage_two_epochs = f64::NAN).contains("stage_two_epochs"));
         let nothing =
             |config: &mut MaclrConfig| (config.stage_one_epochs, config.stage_two_epochs) = (0.0, 0.0);

@@ -21,13 +21,27 @@ use crate::method::training::Texts;
 pub(super) struct Matches {
     /// Rows of the label texts, in order, each once.
     lists: Vec<Vec<u32>>,
-    /// All pairs of a document and one of its labels.
+    /// All pairs of a document and one of its labels, label by label.
     pairs: Vec<(u32, u32)>,
+    /// What is seen once an epoch.
+    examples: Vec<Example>,
+    /// How many of them a label has at most.
+    most: usize,
+}
+
+/// A pair that an epoch sees: one of a label's, another one each epoch where there are more than an epoch takes.
+#[derive(Debug)]
+struct Example {
+    /// Where the label's pairs begin, and how many there are to take turns.
+    first: u32,
+    count: u32,
+    /// Which of them is the first epoch's.
+    turn: u32,
 }
 
 impl Matches {
-    /// From a list of labels a document.
-    pub(super) fn new(mut lists: Vec<Vec<u32>>) -> Matches {
+    /// From a list of labels a document; an epoch sees at most so many pairs of one label.
+    pub(super) fn new(mut lists: Vec<Vec<u32>>, most: Option<usize>) -> Matches {
         lists.iter_mut().for_each(|list| {
             list.sort_unstable();
             list.dedup();
@@ -35,8 +49,25 @@ impl Matches {
         let pairs = |(list, document): (&Vec<u32>, u32)| {
             list.iter().map(move |&label| (document, label)).collect::<Vec<_>>()
         };
-        let pairs = lists.iter().zip(0..).flat_map(pairs).collect();
-        Matches { lists, pairs }
+        let mut pairs: Vec<(u32, u32)> = lists.iter().zip(0..).flat_map(pairs).collect();
+        pairs.sort_unstable_by_key(|&(document, label)| (label, document));
+        let most = most.unwrap_or(usize::MAX).max(1);
+        let (mut examples, mut first) = (Vec::new(), 0);
+        for of_label in pairs.chunk_by(|a, b| a.1 == b.1) {
+            let count = of_label.len() as u32;
+            let seen = of_label.len().min(most) as u32;
+            // Where an epoch takes them all, each stands for itself.
+            let example = |turn| {
+                if seen == count {
+                    Example { first: first + turn, count: 1, turn: 0 }
+                } else {
+                    Example { first, count, turn }
+                }
+            };
+            examples.extend((0..seen).map(example));
+            first += count;
+        }
+        Matches { lists, pairs, examples, most }
     }
 
     /// Adds them to a checksum.
@@ -47,9 +78,16 @@ impl Matches {
         }
     }
 
-    /// How many pairs.
+    /// How many pairs an epoch sees.
     pub(super) fn len(&self) -> usize {
-        self.pairs.len()
+        self.examples.len()
+    }
+
+    /// The pair of an example in an epoch.
+    fn pair(&self, example: usize, epoch: u64) -> (u32, u32) {
+        let Example { first, count, turn } = self.examples[example];
+        let turn = (u64::from(turn) + epoch.wrapping_mul(self.most as u64)) % u64::from(count);
+        self.pairs[first as usize + turn as usize]
     }
 }
 
@@ -75,8 +113,11 @@ pub(super) struct Prepared {
 impl Matched<'_> {
     fn make(&self, place: Place) -> Result<Prepared, Error> {
         let count = self.config.per_step(self.matches.len());
-        let chosen = self.order.examples(place.step * count as u64, count);
-        let pairs: Vec<(u32, u32)> = chosen.into_iter().map(|pair| self.matches.pairs[pair]).collect();
+        let begin = place.step * count as u64;
+        let chosen = self.order.examples(begin, count).into_iter().zip(begin..);
+        let epoch = |seen: u64| seen / self.matches.len() as u64;
+        let pairs: Vec<(u32, u32)> =
+            chosen.map(|(example, seen)| self.matches.pair(example, epoch(seen))).collect();
         // A label of the step that the document has by another pair is right, too, and so is one that reads the same.
         let lists: Vec<Vec<u32>> = pairs
             .iter()
@@ -126,8 +167,20 @@ mod tests {
 
     #[test]
     fn pairs_are_each_document_with_each_of_its_labels_once() {
-        let matches = Matches::new(vec![vec![3, 1, 3], Vec::new(), vec![0]]);
+        let matches = Matches::new(vec![vec![3, 1, 3], Vec::new(), vec![0]], None);
         assert_eq!(matches.lists, [vec![1, 3], vec![], vec![0]]);
-        assert_eq!((matches.len(), &matches.pairs[..]), (3, &[(0, 1), (0, 3), (2, 0)][..]));
+        for epoch in [0, 1, u64::MAX] {
+            let pairs: Vec<(u32, u32)> = (0..matches.len()).map(|pair| matches.pair(pair, epoch)).collect();
+            assert_eq!(pairs, [(2, 0), (0, 1), (0, 3)]);
+        }
+    }
+
+    #[test]
+    fn a_label_with_many_pairs_shows_others_in_the_next_epoch() {
+        let matches = Matches::new(vec![vec![7], vec![7, 8], vec![7], vec![7], vec![7]], Some(2));
+        assert_eq!(matches.len(), 3);
+        let documents = |epoch| [0, 1].map(|pair| matches.pair(pair, epoch).0);
+        assert_eq!([0, 1, 2].map(documents), [[0, 1], [2, 3], [4, 0]]);
+        assert_eq!(matches.pair(2, 5), (1, 8));
     }
 }

@@ -5,7 +5,8 @@
 //! a step, clusters of documents first, single ones in the end, and keeps documents away from labels drawn at random.
 //! Stage two trains on labels that the encoder and `lexical` guess. Given pairs, where there are any and they are
 //! wanted, come last. What leaves is an encoder for documents and labels alike, so that the model is the same as
-//! `frozen`'s. The peers are configurations: `ict`, `simcse`, `rts`, and `few-shot`, which is given pairs alone.
+//! `frozen`'s; beside its cosines count the words that a document and a label share, and how often a label is guessed,
+//! which is our own addition. The peers are configurations: `ict`, `simcse`, `rts`, and `few-shot`, which is given pairs alone.
 
 mod config; // settings, and the presets
 mod pairs; // two texts out of a document
@@ -19,7 +20,7 @@ mod stage; // a stage from its first step to its encoder
 mod run; // one stage after the other
 
 pub use config::{MaclrConfig, PairKind};
-use stage::Left;
+use run::Trained;
 pub(super) use stage::STAGES;
 
 use super::embedding::{EmbeddingModel, EmbeddingSettings};
@@ -49,11 +50,18 @@ impl Method for Maclr {
         dataset: &dyn Dataset,
         context: &TrainContext<'_>,
     ) -> Result<Box<dyn Predictor>, MethodError> {
-        let Left { encoder, points } = run::train(self.name, &self.config, dataset, context)?;
-        let MaclrConfig { max_tokens, label_tokens, label_text, precision, .. } = self.config;
+        let Trained { left, words, gains } = run::train(self.name, &self.config, dataset, context)?;
+        let MaclrConfig { max_tokens, label_tokens, label_text, precision, words: weight, .. } = self.config;
         let (max_tokens, label_tokens) = (Some(max_tokens), Some(label_tokens));
-        let settings = EmbeddingSettings { max_tokens, label_tokens, label_text, precision };
-        let model = EmbeddingModel::new(settings, encoder, dataset.label_space().clone(), context)?;
-        Ok(Box::new(model.with_course(as_lines(&points))))
+        let settings = EmbeddingSettings { max_tokens, label_tokens, label_text, precision, words: weight };
+        let space = dataset.label_space().clone();
+        let mut model = EmbeddingModel::new(settings, left.encoder, space, context)?;
+        if let Some(gains) = gains {
+            model = model.with_gains(gains)?;
+        }
+        if let Some(words) = words {
+            model = model.with_words(words);
+        }
+        Ok(Box::new(model.with_course(as_lines(&left.points))))
     }
 }

@@ -12,11 +12,11 @@ use super::siamese::Siamese;
 use crate::data::{DataError, Dataset, Document};
 use crate::ids::{DocId, LabelId};
 use crate::index::{Allowed, LabelIndex as _};
+use crate::method::TrainContext;
 use crate::method::error::MethodError;
-use crate::method::lexical::{Lexical, LexicalConfig};
+use crate::method::lexical::LexicalModel;
 use crate::method::training::Texts;
-use crate::method::{Method as _, TrainContext};
-use crate::predict::Ask;
+use crate::predict::{Ask, Predictor as _};
 use crate::progress::Stage;
 use crate::ranking::Ranking;
 use polytag_nn::parameters::Parameters;
@@ -29,40 +29,40 @@ pub(super) struct Guess<'a> {
     pub(super) config: &'a MaclrConfig,
     pub(super) dataset: &'a dyn Dataset,
     pub(super) context: &'a TrainContext<'a>,
-    /// The documents of the dataset, in order.
-    pub(super) documents: &'a Texts,
     pub(super) labels: &'a Labels,
     /// For each document the label that it is itself, if any.
     pub(super) itself: &'a [Option<LabelId>],
 }
 
 impl Guess<'_> {
-    /// The labels of each document, as rows of the label texts.
+    /// The labels of each document of the dataset, as rows of the label texts: the encoder's, and the first of those by
+    /// words.
     pub(super) fn matches(
         &self,
-        siamese: &Siamese<'_>,
-        parameters: &Parameters,
+        documents: &Texts,
+        (siamese, parameters): (&Siamese<'_>, &Parameters),
+        by_words: &[Vec<u32>],
     ) -> Result<Matches, MethodError> {
-        let mut lists = vec![Vec::new(); self.documents.len()];
+        let mut lists = vec![Vec::new(); self.dataset.len()];
         if self.config.pseudo_encoder > 0 {
-            self.by_encoder(siamese, parameters, &mut lists)?;
+            self.by_encoder(documents, (siamese, parameters), &mut lists)?;
         }
-        if self.config.pseudo_lexical > 0 {
-            self.by_words(&mut lists)?;
+        for (list, by_words) in lists.iter_mut().zip(by_words) {
+            list.extend(by_words.iter().take(self.config.pseudo_lexical));
         }
-        Ok(Matches::new(lists))
+        Ok(Matches::new(lists, None))
     }
 
     fn by_encoder(
         &self,
-        siamese: &Siamese<'_>,
-        parameters: &Parameters,
+        documents: &Texts,
+        (siamese, parameters): (&Siamese<'_>, &Parameters),
         lists: &mut [Vec<u32>],
     ) -> Result<(), MethodError> {
         let index = siamese.index(parameters, self.labels)?;
         // Labels that say nothing are no guess.
         let readable: Allowed = self.labels.readable.iter().map(|&row| LabelId(row)).collect();
-        let documents: Vec<&[u32]> = self.documents.iter().collect();
+        let documents: Vec<&[u32]> = documents.iter().collect();
         let wanted = self.config.pseudo_encoder;
         self.each_chunk("guessing labels by the encoder", |range| {
             let vectors = siamese.vectors(parameters, &documents[range.clone()])?;
@@ -76,9 +76,13 @@ impl Guess<'_> {
         })
     }
 
-    fn by_words(&self, lists: &mut [Vec<u32>]) -> Result<(), MethodError> {
-        let lexical = Lexical::try_from(LexicalConfig::default())?.train(self.dataset, self.context)?;
-        let wanted = self.config.pseudo_lexical;
+    /// The best labels of each document by words, as rows of the label texts, best first.
+    pub(super) fn by_words(
+        &self,
+        lexical: &LexicalModel,
+        wanted: usize,
+    ) -> Result<Vec<Vec<u32>>, MethodError> {
+        let mut lists = vec![Vec::new(); self.dataset.len()];
         self.each_chunk("guessing labels by words", |range| {
             let documents: Vec<Document> = range
                 .clone()
@@ -93,7 +97,8 @@ impl Guess<'_> {
                 lists[place].extend(right.filter_map(|label| self.labels.row(label)).take(wanted));
             }
             Ok(())
-        })
+        })?;
+        Ok(lists)
     }
 
     /// How many labels are asked for, to have so many without the document itself.
@@ -106,7 +111,7 @@ impl Guess<'_> {
         stage: &str,
         mut work: impl FnMut(std::ops::Range<usize>) -> Result<(), MethodError>,
     ) -> Result<(), MethodError> {
-        let documents = self.documents.len();
+        let documents = self.dataset.len();
         let stage = Stage::start(self.context.progress, stage, Some(documents as u64));
         for first in (0..documents).step_by(CHUNK) {
             if self.context.stop.is_asked() {

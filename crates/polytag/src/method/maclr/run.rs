@@ -1,5 +1,6 @@
 //! One stage after the other.
 
+use std::cell::OnceCell;
 use std::time::Instant;
 
 use polytag_nn::encoder::Encoder;
@@ -20,9 +21,23 @@ use super::stage_one::{StageOne, State};
 use crate::data::{DataError, Dataset};
 use crate::ids::{DocId, LabelId};
 use crate::method::TrainContext;
+use crate::method::beside;
 use crate::method::error::MethodError;
+use crate::method::lexical::{Lexical, LexicalConfig, LexicalModel};
 use crate::method::training::{Dev, Documents, Reading, Texts};
 use crate::progress::{Event, Stage};
+
+/// How many labels of each document count for what labels gain by being guessed.
+const GUESSED: usize = 3;
+
+/// What training leaves for a model.
+pub(super) struct Trained {
+    pub(super) left: Left,
+    /// The words of the documents, where they are to count.
+    pub(super) words: Option<LexicalModel>,
+    /// What labels gain by being guessed, by position, where they are to.
+    pub(super) gains: Option<Vec<f32>>,
+}
 
 /// Trains an encoder on a task's own texts.
 pub(super) fn train(
@@ -30,7 +45,7 @@ pub(super) fn train(
     config: &MaclrConfig,
     dataset: &dyn Dataset,
     context: &TrainContext<'_>,
-) -> Result<Left, MethodError> {
+) -> Result<Trained, MethodError> {
     let space = dataset.label_space();
     if config.few_shot_epochs > 0.0 && space.iter().all(|(label, _)| !space.is_seen(label)) {
         return Err(MethodError::NoPairs { method });
@@ -52,9 +67,17 @@ pub(super) fn train(
         labels: Labels::read(space, config, &base)?,
         measures: measures(config, dataset, &base, context)?,
         itself: itself(config, dataset, dataset, 0..dataset.len())?,
+        lexical: OnceCell::new(),
+        by_words: OnceCell::new(),
     };
     run.tell_of_labels();
-    run.stages(base)
+    let left = run.stages(base)?;
+    let gains = if config.label_prior > 0.0 { Some(run.gains()?) } else { None };
+    if config.words > 0.0 {
+        run.lexical()?;
+    }
+    let words = run.lexical.into_inner().filter(|_| config.words > 0.0);
+    Ok(Trained { left, words, gains })
 }
 
 /// For each document of `of` the label that it is itself, where documents are labels.
@@ -104,6 +127,10 @@ struct Run<'a> {
     measures: Option<DevMeasures>,
     /// For each document the label that it is itself, if any.
     itself: Vec<Option<LabelId>>,
+    /// `lexical` on the same task, once it was needed.
+    lexical: OnceCell<LexicalModel>,
+    /// What it guesses for each document, once that was needed.
+    by_words: OnceCell<Vec<Vec<u32>>>,
 }
 
 impl Run<'_> {
@@ -229,15 +256,47 @@ impl Run<'_> {
 
     /// Labels that the encoder and `lexical` guess.
     fn guessed(&self, encoder: &SentenceEncoder, documents: &Texts) -> Result<Matches, MethodError> {
-        let guess = Guess {
+        let by_words = if self.config.pseudo_lexical > 0 { self.by_words()? } else { &[] };
+        let siamese = self.siamese(encoder.encoder(), encoder);
+        self.guess().matches(documents, (&siamese, encoder.parameters()), by_words)
+    }
+
+    fn guess(&self) -> Guess<'_> {
+        Guess {
             config: self.config,
             dataset: self.dataset,
             context: self.context,
-            documents,
             labels: &self.labels,
             itself: &self.itself,
-        };
-        guess.matches(&self.siamese(encoder.encoder(), encoder), encoder.parameters())
+        }
+    }
+
+    /// What `lexical` guesses for each document, as rows of the label texts, best first.
+    fn by_words(&self) -> Result<&[Vec<u32>], MethodError> {
+        if let Some(known) = self.by_words.get() {
+            return Ok(known);
+        }
+        let counted = if self.config.label_prior > 0.0 { GUESSED } else { 0 };
+        let lists = self.guess().by_words(self.lexical()?, self.config.pseudo_lexical.max(counted))?;
+        Ok(self.by_words.get_or_init(|| lists))
+    }
+
+    fn lexical(&self) -> Result<&LexicalModel, MethodError> {
+        if let Some(known) = self.lexical.get() {
+            return Ok(known);
+        }
+        let config = LexicalConfig { stem: self.config.stem, ..LexicalConfig::default() };
+        let model = Lexical::try_from(config)?.fit(self.dataset, self.context)?;
+        Ok(self.lexical.get_or_init(|| model))
+    }
+
+    /// What labels gain by being guessed, by position.
+    fn gains(&self) -> Result<Vec<f32>, MethodError> {
+        let mut guessed = vec![0; self.dataset.label_space().positions()];
+        for &row in self.by_words()?.iter().flat_map(|list| list.iter().take(GUESSED)) {
+            guessed[self.labels.ids[row as usize].index()] += 1;
+        }
+        Ok(beside::gains(&guessed, self.labels.len(), self.config.label_prior))
     }
 
     /// Labels that documents carry.
@@ -246,7 +305,7 @@ impl Run<'_> {
             let labels = documents.labels(document).iter().filter_map(|&label| self.labels.row(label));
             if is_bare(documents.texts.get(document)) { Vec::new() } else { labels.collect() }
         };
-        Matches::new((0..documents.len()).map(list).collect())
+        Matches::new((0..documents.len()).map(list).collect(), self.config.few_shot_most)
     }
 
     /// A stage over documents and their labels, guessed or given.

@@ -1,0 +1,152 @@
+//! What a model of vectors has beside them: the words that a document and a label share, as `lexical` weighs them, and
+//! what a label gains for being guessed often. Both come from texts alone, so that no labelled pair is needed.
+//!
+//! Where vectors are trained on texts, labels compete for documents one against one, and it is forgotten that some
+//! labels fit far more documents than others. How often `lexical` guesses a label says it again, roughly.
+//!
+//! Memory: what a `lexical` model takes, with a copy of the labels' texts, and 4 bytes a label.
+
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+
+use super::lexical::{LexicalConfig, LexicalModel};
+use crate::artifact::{ArtifactError, ModelFolder, ModelWriter};
+use crate::data::{LabelChange, Passage};
+use crate::ids::LabelId;
+use crate::index::{Allowed, Exact, LabelIndex as _};
+use crate::predict::{Ask, Explanation, PredictError, Predictor as _, Reason};
+use crate::ranking::{Ranking, Scored};
+
+/// How many labels more than are wanted vectors and words are each asked for. A label that is among neither's best is
+/// passed over.
+const DEEP: usize = 1000;
+
+/// The file of `lexical`'s settings.
+const SETTINGS: &str = "lexical.json";
+
+/// A label's share of the words of a document.
+pub(super) struct Words {
+    model: LexicalModel,
+    /// How much of `lexical`'s score counts beside a cosine.
+    weight: f32,
+}
+
+impl Words {
+    pub(super) fn new(model: LexicalModel, weight: f32) -> Words {
+        Words { model, weight }
+    }
+
+    /// Reads what [`save`](Words::save) wrote.
+    pub(super) fn load(folder: &ModelFolder, weight: f32) -> Result<Words, ArtifactError> {
+        let text = folder.read_text(SETTINGS)?;
+        let config: LexicalConfig =
+            serde_json::from_str(&text).map_err(|error| folder.damaged(SETTINGS, error))?;
+        Ok(Words { model: LexicalModel::load_with(folder, (SETTINGS, &config))?, weight })
+    }
+
+    pub(super) fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
+        let settings = serde_json::to_string_pretty(self.model.config()).expect("settings are plain");
+        model.file(SETTINGS, settings.as_bytes())?;
+        self.model.save(model)
+    }
+
+    pub(super) fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
+        self.model.apply(changes)
+    }
+
+    /// The best labels by vectors and words together.
+    pub(super) fn search(
+        &self,
+        (passages, vectors): (&[Passage<'_>], &[f32]),
+        index: &Exact,
+        ask: &Ask<'_>,
+    ) -> Result<Vec<Ranking>, PredictError> {
+        let deep = Ask { k: ask.k.saturating_add(DEEP), allowed: ask.allowed };
+        let near = index.search(vectors, deep.k, deep.allowed)?;
+        let worded = self.model.predict(passages, &deep)?;
+        let found = near.into_par_iter().zip(worded);
+        let queries = passages.par_iter().zip(vectors.par_chunks_exact(index.dim()));
+        queries
+            .zip(found)
+            .map(|((&passage, vector), found)| self.mix((passage, vector), index, found, ask.k))
+            .collect()
+    }
+
+    fn mix(
+        &self,
+        (passage, vector): (Passage<'_>, &[f32]),
+        index: &Exact,
+        (near, worded): (Ranking, Ranking),
+        k: usize,
+    ) -> Result<Ranking, PredictError> {
+        // Each side scores what only the other one found.
+        let without = |labels: &Ranking, others: &Ranking| -> Allowed {
+            let others: Allowed = others.labels().collect();
+            labels.labels().filter(|label| !others.contains(*label)).collect()
+        };
+        let (far, unworded) = (without(&worded, &near), without(&near, &worded));
+        let rest = index.search(vector, far.len(), Some(&far))?;
+        let unworded =
+            self.model.predict(&[passage], &Ask { k: unworded.len(), allowed: Some(&unworded) })?;
+        let entries = |rankings: &[Ranking]| -> Vec<Scored> {
+            rankings.iter().flat_map(|ranking| ranking.entries().to_vec()).collect()
+        };
+        let shared: FxHashMap<LabelId, f32> = entries(&[worded])
+            .into_iter()
+            .chain(entries(&unworded))
+            .map(|entry| (entry.label, self.weight * entry.score))
+            .collect();
+        let of_words = |label: LabelId| shared.get(&label).copied().unwrap_or(0.0);
+        let all = entries(&[near]).into_iter().chain(entries(&rest));
+        let scored =
+            all.map(|entry| Scored { score: entry.score + of_words(entry.label), ..entry }).collect();
+        Ok(Ranking::new(scored, k)?)
+    }
+
+    /// An explanation by vectors, with the words that speak for the label, too.
+    pub(super) fn explain(
+        &self,
+        passage: Passage<'_>,
+        label: LabelId,
+        by_vectors: Explanation,
+    ) -> Result<Explanation, PredictError> {
+        let by_words = self.model.explain(passage, label)?;
+        let mut reasons = by_vectors.reasons;
+        for reason in by_words.reasons {
+            let weight = self.weight * reason.weight;
+            match reasons
+                .iter_mut()
+                .find(|known| (&known.words, known.field) == (&reason.words, reason.field))
+            {
+                Some(known) => known.weight += weight,
+                None => reasons.push(Reason { weight, ..reason }),
+            }
+        }
+        reasons.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| a.words.cmp(&b.words)));
+        let score = by_vectors.score + self.weight * by_words.score;
+        Ok(Explanation { score, matched: by_words.matched.or(by_vectors.matched), reasons })
+    }
+}
+
+/// What labels gain, by position, for how many documents they were guessed for: `weight` times the logarithm of how much
+/// more that is than nothing, where the mean of all `labels` counts as one.
+pub(super) fn gains(guessed: &[u32], labels: usize, weight: f32) -> Vec<f32> {
+    let all: u64 = guessed.iter().map(|&count| u64::from(count)).sum();
+    let mean = all as f64 / labels.max(1) as f64;
+    let gain = |&count: &u32| if count == 0 { 0.0 } else { (f64::from(count) / mean).ln_1p() };
+    guessed.iter().map(|count| weight * gain(count) as f32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_gains_by_how_often_it_is_guessed_against_the_mean() {
+        let found = gains(&[0, 2, 6, 0], 4, 0.5);
+        let expected = [0.0, 0.5 * 2f32.ln(), 0.5 * 4f32.ln(), 0.0];
+        assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?}");
+        assert_eq!(gains(&[0, 0], 2, 0.5), [0.0, 0.0], "nothing was guessed");
+        assert_eq!(gains(&[], 0, 0.5), [0.0; 0]);
+    }
+}
