@@ -198,7 +198,8 @@ fn a_label_added_later_scores_as_if_it_had_always_been_there() {
 #[test]
 fn a_run_broken_off_anywhere_goes_on_and_ends_the_same() {
     let tried = Tried::new();
-    let more = json!({"stage_one_epochs": 8, "stage_two_epochs": 1, "few_shot_epochs": 2, "clusters_update": 0.05, "evaluations": 4});
+    let more = json!({"stage_one_epochs": 8, "stage_two_epochs": 1, "few_shot_epochs": 2, "clusters_update": 0.05, "evaluations": 4,
+        "words": 1, "label_prior": 0.05, "few_shot_most": 7});
     let (straight, _) = tried.fit("maclr-few-shot", &more).unwrap();
     let same = |one: &Path, other: &Path| {
         for name in ["label_vectors.safetensors", "encoder/model.safetensors"] {
@@ -298,6 +299,8 @@ fn labels_to_keep_away_from_and_texts_longer_than_the_encoder_takes() {
 #[test]
 fn words_and_guesses_count_beside_cosines() {
     let tried = Tried::new();
+    let documents = (0..120).filter(|i| i % 6 != 0 || *i < 60).map(|i| document(i, true));
+    tried.write("train.jsonl", &lines(documents));
     let fit = |name: &str, more: &Value| {
         let (fitted, _) = tried.fit("maclr", more).unwrap();
         let model = tried.dir.path().join(name);
@@ -311,8 +314,8 @@ fn words_and_guesses_count_beside_cosines() {
     let lexical = MethodConfig::named("lexical", &json!({})).unwrap();
     Fit { task: &tried.task, model: &words, folder: None, stop: Stop::default() }.run(lexical).unwrap();
     let words = read(&words);
-    // Each label is guessed for the 20 documents that have its name in their titles: as often as the mean.
-    let gain = 0.05 * 2f32.ln();
+    // A label is guessed for the documents that have its name in their titles: 10 for the first, 20 for each other.
+    let gain = |id: &str| 0.05 * (if id == "river" { 10.0 } else { 20.0f32 } / (110.0 / 6.0)).ln_1p();
     for text in ["the river p", "tariff of the sea, book by book", "q r s", ""] {
         let [cosines, shared, found] = [&plain, &words, &beside].map(|model| {
             let found = answers(model.as_ref(), &[text]).remove(0).into_iter();
@@ -324,7 +327,7 @@ fn words_and_guesses_count_beside_cosines() {
             from.iter().find(|(known, _)| known == id).map(|(_, score)| *score)
         };
         for (id, mixed) in &found {
-            let parts = [score(&cosines, id).unwrap(), 0.5 * score(&shared, id).unwrap_or(0.0), gain];
+            let parts = [score(&cosines, id).unwrap(), 0.5 * score(&shared, id).unwrap_or(0.0), gain(id)];
             assert!((mixed - parts.iter().sum::<f32>()).abs() < 1e-5, "{text}, {id}: {mixed} {parts:?}");
             let label = beside.label_space().find(id).unwrap();
             let explanation = beside.explain(Passage::from(text), label).unwrap();

@@ -5,7 +5,8 @@
 //! worst kept label are dropped sixteen at a time. A set of allowed labels, like the positions of removed
 //! ones, decides which vectors are read at all: a search costs what it may answer with.
 //!
-//! Memory: 4 or 2 bytes a number and a bit a position, up to twice that after growing label by label.
+//! Memory: 4 or 2 bytes a number and a bit a position, up to twice that after growing label by label, and 4 bytes a
+//! position where labels gain something.
 //! A search takes another 4 bytes a number of the queries, and `k` times 8 bytes a query and thread.
 
 use half::f16;
@@ -323,7 +324,8 @@ impl<'a> Walk<'a> {
     fn multiply(&mut self, labels: &[u32], next: Option<&[u32]>) {
         let Exact { dim, rows, instructions, .. } = self.search.index;
         self.lower_bars(labels);
-        let groups = self.search.packed.chunks(*dim).zip(&self.lowered);
+        let bars = if self.search.index.gains.is_empty() { &self.bars } else { &self.lowered };
+        let groups = self.search.packed.chunks(*dim).zip(bars);
         let groups: Vec<Group<'_>> = groups.map(|(queries, bars)| Group { queries, bars }).collect();
         match rows {
             Rows::F32(numbers) => {
@@ -345,13 +347,14 @@ impl<'a> Walk<'a> {
     /// What a product must be above, so that no label of a tile is passed over whose gain makes up for it. A little
     /// lower than that, so that rounding passes over none either.
     fn lower_bars(&mut self, labels: &[u32]) {
-        let gains = labels.iter().map(|&label| self.search.index.gain(LabelId(label)));
-        let most = gains.fold(0.0, f32::max);
-        self.lowered.clone_from(&self.bars);
-        if most > 0.0 {
-            let lanes = self.lowered.iter_mut().flat_map(|lanes| &mut lanes.0).filter(|bar| bar.is_finite());
-            lanes.for_each(|bar| *bar -= most + 1e-6 * (bar.abs() + most));
+        let index = self.search.index;
+        if index.gains.is_empty() {
+            return;
         }
+        let most = labels.iter().map(|&label| index.gain(LabelId(label))).fold(0.0, f32::max);
+        self.lowered.clone_from(&self.bars);
+        let lanes = self.lowered.iter_mut().flat_map(|lanes| &mut lanes.0).filter(|bar| bar.is_finite());
+        lanes.for_each(|bar| *bar -= most + 1e-6 * (bar.abs() + most));
     }
 
     /// Keeps what is good enough of the last products.

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use super::lexical::{LexicalConfig, LexicalModel};
 use crate::artifact::{ArtifactError, ModelFolder, ModelWriter};
-use crate::data::{LabelChange, Passage};
+use crate::data::{LabelChange, LabelSpace, Passage};
 use crate::ids::LabelId;
 use crate::index::{Allowed, Exact, LabelIndex as _};
 use crate::predict::{Ask, Explanation, PredictError, Predictor as _, Reason};
@@ -29,19 +29,26 @@ pub(super) struct Words {
     model: LexicalModel,
     /// How much of `lexical`'s score counts beside a cosine.
     weight: f32,
+    /// How many labels more than are wanted each side is asked for.
+    deep: usize,
 }
 
 impl Words {
     pub(super) fn new(model: LexicalModel, weight: f32) -> Words {
-        Words { model, weight }
+        Words { model, weight, deep: DEEP }
     }
 
     /// Reads what [`save`](Words::save) wrote.
-    pub(super) fn load(folder: &ModelFolder, weight: f32) -> Result<Words, ArtifactError> {
+    pub(super) fn load(
+        folder: &ModelFolder,
+        weight: f32,
+        space: &LabelSpace,
+    ) -> Result<Words, ArtifactError> {
         let text = folder.read_text(SETTINGS)?;
         let config: LexicalConfig =
             serde_json::from_str(&text).map_err(|error| folder.damaged(SETTINGS, error))?;
-        Ok(Words { model: LexicalModel::load_with(folder, (SETTINGS, &config))?, weight })
+        let model = LexicalModel::load_with(folder, (SETTINGS, &config), space.clone())?;
+        Ok(Words::new(model, weight))
     }
 
     pub(super) fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
@@ -61,14 +68,14 @@ impl Words {
         index: &Exact,
         ask: &Ask<'_>,
     ) -> Result<Vec<Ranking>, PredictError> {
-        let deep = Ask { k: ask.k.saturating_add(DEEP), allowed: ask.allowed };
+        let deep = Ask { k: ask.k.saturating_add(self.deep), allowed: ask.allowed };
         let near = index.search(vectors, deep.k, deep.allowed)?;
         let worded = self.model.predict(passages, &deep)?;
         let found = near.into_par_iter().zip(worded);
         let queries = passages.par_iter().zip(vectors.par_chunks_exact(index.dim()));
         queries
             .zip(found)
-            .map(|((&passage, vector), found)| self.mix((passage, vector), index, found, ask.k))
+            .map(|((&passage, vector), found)| self.mix((passage, vector), index, found, (ask.k, deep.k)))
             .collect()
     }
 
@@ -77,7 +84,7 @@ impl Words {
         (passage, vector): (Passage<'_>, &[f32]),
         index: &Exact,
         (near, worded): (Ranking, Ranking),
-        k: usize,
+        (k, deep): (usize, usize),
     ) -> Result<Ranking, PredictError> {
         // Each side scores what only the other one found.
         let without = |labels: &Ranking, others: &Ranking| -> Allowed {
@@ -86,8 +93,12 @@ impl Words {
         };
         let (far, unworded) = (without(&worded, &near), without(&near, &worded));
         let rest = index.search(vector, far.len(), Some(&far))?;
-        let unworded =
-            self.model.predict(&[passage], &Ask { k: unworded.len(), allowed: Some(&unworded) })?;
+        // Where words found fewer than they were asked for, all others share none.
+        let unworded = if worded.len() < deep {
+            Vec::new()
+        } else {
+            self.model.predict(&[passage], &Ask { k: unworded.len(), allowed: Some(&unworded) })?
+        };
         let entries = |rankings: &[Ranking]| -> Vec<Scored> {
             rankings.iter().flat_map(|ranking| ranking.entries().to_vec()).collect()
         };
@@ -103,28 +114,23 @@ impl Words {
         Ok(Ranking::new(scored, k)?)
     }
 
-    /// An explanation by vectors, with the words that speak for the label, too.
+    /// Adds the words that speak for a label to other reasons for it. Comes back with what they add to the score.
     pub(super) fn explain(
         &self,
         passage: Passage<'_>,
         label: LabelId,
-        by_vectors: Explanation,
+        reasons: &mut Vec<Reason>,
     ) -> Result<Explanation, PredictError> {
-        let by_words = self.model.explain(passage, label)?;
-        let mut reasons = by_vectors.reasons;
-        for reason in by_words.reasons {
+        let shared = self.model.explain(passage, label)?;
+        for reason in &shared.reasons {
             let weight = self.weight * reason.weight;
-            match reasons
-                .iter_mut()
-                .find(|known| (&known.words, known.field) == (&reason.words, reason.field))
-            {
+            let same = |known: &&mut Reason| (&known.words, known.field) == (&reason.words, reason.field);
+            match reasons.iter_mut().find(same) {
                 Some(known) => known.weight += weight,
-                None => reasons.push(Reason { weight, ..reason }),
+                None => reasons.push(Reason { weight, ..reason.clone() }),
             }
         }
-        reasons.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| a.words.cmp(&b.words)));
-        let score = by_vectors.score + self.weight * by_words.score;
-        Ok(Explanation { score, matched: by_words.matched.or(by_vectors.matched), reasons })
+        Ok(Explanation { score: self.weight * shared.score, ..shared })
     }
 }
 
@@ -140,6 +146,46 @@ pub(super) fn gains(guessed: &[u32], labels: usize, weight: f32) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::Label;
+    use crate::index::Precision;
+
+    #[test]
+    fn what_one_side_finds_the_other_scores() {
+        let mut space = LabelSpace::default();
+        for name in ["river bank", "sea water", "river water", "stone"] {
+            space.add(Label::new(name, name)).unwrap();
+        }
+        let model = || LexicalModel::without_documents(&LexicalConfig::default(), space.clone()).unwrap();
+        let mut index = Exact::new(2, Precision::F32).unwrap();
+        for (place, vector) in [[0.0, 1.0], [0.6, 0.8], [0.8, 0.6], [1.0, 0.0]].iter().enumerate() {
+            index.set(LabelId::from_index(place), vector).unwrap();
+        }
+        let index = index.with_gains(vec![0.25, 0.0, 0.5]).unwrap();
+        // Words find the first label first, or the third; vectors the last but for what the third gains.
+        let passages =
+            [Passage::from("A bank by the river"), Passage::from("the river, and the river water")];
+        let vectors = [1.0, 0.0, 1.0, 0.0];
+        let by_words = model().predict(&passages, &Ask { k: 4, allowed: None }).unwrap();
+        let expected = |weight: f32, query: usize, label: LabelId| {
+            let words = by_words[query].entries().iter().find(|entry| entry.label == label);
+            let near = index.search(&vectors[..2], 1, Some(&[label].into_iter().collect())).unwrap();
+            near[0].entries()[0].score + weight * words.map_or(0.0, |entry| entry.score)
+        };
+        for (weight, best) in [(2.0, [2, 2]), (8.0, [0, 2])] {
+            for (deep, k) in [(0, 1), (0, 2), (1, 3), (9, 4)] {
+                let words = Words { deep, ..Words::new(model(), weight) };
+                let found = words.search((&passages, &vectors), &index, &Ask { k, allowed: None }).unwrap();
+                for (query, best) in best.into_iter().enumerate() {
+                    let entries = found[query].entries();
+                    assert_eq!((entries.len(), entries[0].label), (k, LabelId(best)), "{weight} {deep} {k}");
+                    for entry in entries {
+                        let sum = expected(weight, query, entry.label);
+                        assert!((entry.score - sum).abs() < 1e-6, "{weight} {deep} {k}: {entry:?} {sum}");
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_label_gains_by_how_often_it_is_guessed_against_the_mean() {

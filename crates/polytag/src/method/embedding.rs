@@ -36,6 +36,9 @@ const VECTORS: (&str, &str) = ("label_vectors.safetensors", "label_vectors");
 /// What labels gain, in the same file.
 const GAINS: &str = "label_gains";
 
+/// The most that words may weigh beside cosines.
+pub(super) const MOST_WORDS: f32 = 100.0;
+
 /// How such a model reads and keeps texts: the part of a method's settings that it needs after fitting.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct EmbeddingSettings {
@@ -123,7 +126,9 @@ impl EmbeddingModel {
         let tensors = folder.tensors(VECTORS.0)?;
         let (dim, rows) = tensors.rows(VECTORS.1)?;
         let gains = if tensors.has(GAINS) { tensors.f32(GAINS)? } else { Vec::new() };
-        let fits = dim == encoder.dimension() && rows.len() == dim * space.positions();
+        let fits = dim == encoder.dimension()
+            && rows.len() == dim * space.positions()
+            && gains.len() <= space.positions();
         if !fits {
             return Err(folder.damaged(VECTORS.0, "its vectors are not those of the labels").into());
         }
@@ -131,7 +136,12 @@ impl EmbeddingModel {
         let index = Exact::from_rows(dim, rows, active)
             .and_then(|index| index.with_gains(gains))
             .map_err(|error| folder.damaged(VECTORS.0, error))?;
-        let words = if settings.words > 0.0 { Some(Words::load(folder, settings.words)?) } else { None };
+        if !(0.0..=MOST_WORDS).contains(&settings.words) {
+            let problem = format!("words = {} is out of range; it must be 0 to {MOST_WORDS}", settings.words);
+            return Err(folder.damaged(MANIFEST, problem).into());
+        }
+        let words =
+            if settings.words > 0.0 { Some(Words::load(folder, settings.words, &space)?) } else { None };
         let has_course = folder.manifest().files.iter().any(|file| file.name == CURVE);
         let course = if has_course { Some(folder.read_text(CURVE)?) } else { None };
         Ok(EmbeddingModel { settings, encoder, space, index, words, course })
@@ -197,11 +207,15 @@ impl Predictor for EmbeddingModel {
             let words = "(how often the label is guessed)".to_owned();
             reasons.push(Reason { words, field: Field::Text, weight: gain, attention: None });
         }
-        let explanation = Explanation { score: cosine + gain, matched: Some(name), reasons };
-        match &self.words {
-            Some(words) => words.explain(passage, label, explanation),
-            None => Ok(explanation),
+        let (mut score, mut matched) = (cosine + gain, Some(name));
+        if let Some(words) = &self.words {
+            let shared = words.explain(passage, label, &mut reasons)?;
+            (score, matched) = (score + shared.score, shared.matched.or(matched));
         }
+        if gain != 0.0 || self.words.is_some() {
+            reasons.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| a.words.cmp(&b.words)));
+        }
+        Ok(Explanation { score, matched, reasons })
     }
 
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {

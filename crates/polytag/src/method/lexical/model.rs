@@ -86,16 +86,16 @@ impl LexicalModel {
         let manifest = crate::artifact::MANIFEST;
         let config: LexicalConfig = serde_json::from_value(folder.manifest().config.clone())
             .map_err(|error| folder.damaged(manifest, error))?;
-        LexicalModel::load_with(folder, (manifest, &config))
+        LexicalModel::load_with(folder, (manifest, &config), folder.labels()?)
     }
 
-    /// The same, with settings from the file `name`.
+    /// The same, with settings from the file `name` and labels that were read before.
     pub(in crate::method) fn load_with(
         folder: &ModelFolder,
         (name, config): (&str, &LexicalConfig),
+        space: LabelSpace,
     ) -> Result<LexicalModel, ArtifactError> {
         super::Lexical::try_from(config.clone()).map_err(|error| folder.damaged(name, error))?;
-        let space = folder.labels()?;
         LexicalModel::new(config, Rarity::load(folder)?, space).map_err(|error| folder.damaged(name, error))
     }
 

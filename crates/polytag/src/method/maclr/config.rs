@@ -6,6 +6,7 @@ use polytag_nn::train::TrainConfig;
 use serde::{Deserialize, Serialize};
 
 use crate::index::Precision;
+use crate::method::embedding::MOST_WORDS;
 use crate::method::error::MethodError;
 use crate::method::label_text::LabelText;
 use crate::method::lexical::LexicalConfig;
@@ -58,7 +59,7 @@ pub struct MaclrConfig {
     pub pseudo_encoder: usize,
     /// How many labels a document gets from `lexical` for stage two.
     pub pseudo_lexical: usize,
-    /// The language whose stems stand for words where `lexical` guesses; null keeps words as they are.
+    /// The language whose stems stand for words wherever `lexical` is asked; null keeps words as they are.
     pub stem: Option<Language>,
     /// How often stage two sees each pseudo pair; 0 leaves it out.
     pub stage_two_epochs: f64,
@@ -71,8 +72,8 @@ pub struct MaclrConfig {
     pub item_to_item: bool,
     /// How much of `lexical`'s score a label has beside its cosine when the encoder is done; 0 for none.
     pub words: f32,
-    /// What a label gains beside its cosine for being guessed by `lexical`, times the logarithm of how often; 0 for
-    /// nothing.
+    /// What a label gains beside its cosine for being guessed by `lexical`: this times ln(1 + how often, in means of all
+    /// labels); 0 for nothing.
     pub label_prior: f32,
     /// After how many steps a stage ends in any case.
     pub max_steps: Option<u64>,
@@ -214,7 +215,7 @@ impl MaclrConfig {
             .or_else(|| number("few_shot_rate", self.few_shot_rate, 100.0))
             .or_else(|| number("pseudo_encoder", self.pseudo_encoder as f64, 1000.0))
             .or_else(|| number("pseudo_lexical", self.pseudo_lexical as f64, 1000.0))
-            .or_else(|| number("words", self.words.into(), 100.0))
+            .or_else(|| number("words", self.words.into(), MOST_WORDS.into()))
             .or_else(|| number("label_prior", self.label_prior.into(), 100.0))
             .or_else(|| number("dropout", self.dropout.unwrap_or(0.0).into(), 0.9))
             .or_else(|| number("warmup", self.warmup, 1.0))
@@ -322,6 +323,7 @@ mod tests {
         assert!(refused(|config| config.clusters = Some(0)).contains("clusters"));
         assert!(refused(|config| config.clusters_update = 0.0).contains("clusters_update"));
         assert!(refused(|config| config.temperature = 0.0).contains("temperature"));
+        assert!(refused(|config| config.few_shot_most = Some(0)).contains("few_shot_most"));
         assert!(refused(|config| config.words = f32::NAN).contains("words = NaN"));
         assert!(refused(|config| config.label_prior = -1.0).contains("label_prior = -1"));
         assert!(refused(|config| config.stage_two_epochs = f64::NAN).contains("stage_two_epochs"));

@@ -7,6 +7,7 @@ use polytag_nn::error::Error;
 use polytag_nn::loss::{Positives, supervised_contrastive};
 use polytag_nn::op::rows;
 use polytag_nn::parameters::Parameters;
+use polytag_nn::random::Key;
 use polytag_nn::tape::{Tape, Var};
 use polytag_nn::train::{Ahead, Evaluation, Objective, Order, Place};
 use sha2::{Digest as _, Sha256};
@@ -33,15 +34,20 @@ pub(super) struct Matches {
 #[derive(Debug)]
 struct Example {
     /// Where the label's pairs begin, and how many there are to take turns.
-    first: u32,
+    first: usize,
     count: u32,
     /// Which of them is the first epoch's.
     turn: u32,
 }
 
 impl Matches {
-    /// From a list of labels a document; an epoch sees at most so many pairs of one label.
-    pub(super) fn new(mut lists: Vec<Vec<u32>>, most: Option<usize>) -> Matches {
+    /// From a list of labels a document.
+    pub(super) fn new(lists: Vec<Vec<u32>>) -> Matches {
+        Matches::in_turns(lists, usize::MAX, Key::new(0))
+    }
+
+    /// The same, where an epoch sees at most so many pairs of one label, in an order that `key` draws.
+    pub(super) fn in_turns(mut lists: Vec<Vec<u32>>, most: usize, key: Key) -> Matches {
         lists.iter_mut().for_each(|list| {
             list.sort_unstable();
             list.dedup();
@@ -50,8 +56,9 @@ impl Matches {
             list.iter().map(move |&label| (document, label)).collect::<Vec<_>>()
         };
         let mut pairs: Vec<(u32, u32)> = lists.iter().zip(0..).flat_map(pairs).collect();
-        pairs.sort_unstable_by_key(|&(document, label)| (label, document));
-        let most = most.unwrap_or(usize::MAX).max(1);
+        // Files are often in some order, so that the first documents of a label would be much alike.
+        pairs.sort_by_cached_key(|&(document, label)| (label, key.bits(document, label), document));
+        let most = most.max(1);
         let (mut examples, mut first) = (Vec::new(), 0);
         for of_label in pairs.chunk_by(|a, b| a.1 == b.1) {
             let count = of_label.len() as u32;
@@ -59,13 +66,13 @@ impl Matches {
             // Where an epoch takes them all, each stands for itself.
             let example = |turn| {
                 if seen == count {
-                    Example { first: first + turn, count: 1, turn: 0 }
+                    Example { first: first + turn as usize, count: 1, turn: 0 }
                 } else {
                     Example { first, count, turn }
                 }
             };
             examples.extend((0..seen).map(example));
-            first += count;
+            first += of_label.len();
         }
         Matches { lists, pairs, examples, most }
     }
@@ -87,7 +94,7 @@ impl Matches {
     fn pair(&self, example: usize, epoch: u64) -> (u32, u32) {
         let Example { first, count, turn } = self.examples[example];
         let turn = (u64::from(turn) + epoch.wrapping_mul(self.most as u64)) % u64::from(count);
-        self.pairs[first as usize + turn as usize]
+        self.pairs[first + turn as usize]
     }
 }
 
@@ -167,7 +174,7 @@ mod tests {
 
     #[test]
     fn pairs_are_each_document_with_each_of_its_labels_once() {
-        let matches = Matches::new(vec![vec![3, 1, 3], Vec::new(), vec![0]], None);
+        let matches = Matches::new(vec![vec![3, 1, 3], Vec::new(), vec![0]]);
         assert_eq!(matches.lists, [vec![1, 3], vec![], vec![0]]);
         for epoch in [0, 1, u64::MAX] {
             let pairs: Vec<(u32, u32)> = (0..matches.len()).map(|pair| matches.pair(pair, epoch)).collect();
@@ -177,10 +184,17 @@ mod tests {
 
     #[test]
     fn a_label_with_many_pairs_shows_others_in_the_next_epoch() {
-        let matches = Matches::new(vec![vec![7], vec![7, 8], vec![7], vec![7], vec![7]], Some(2));
-        assert_eq!(matches.len(), 3);
-        let documents = |epoch| [0, 1].map(|pair| matches.pair(pair, epoch).0);
-        assert_eq!([0, 1, 2].map(documents), [[0, 1], [2, 3], [4, 0]]);
-        assert_eq!(matches.pair(2, 5), (1, 8));
+        let lists = || (0..40).map(|document| if document == 1 { vec![7, 8] } else { vec![7] }).collect();
+        let drawn = |seed| {
+            let matches = Matches::in_turns(lists(), 8, Key::new(seed));
+            assert_eq!((matches.len(), matches.pair(8, 5)), (9, (1, 8)));
+            let pairs = (0..5).flat_map(|epoch| (0..8).map(move |example| (example, epoch)));
+            pairs.map(|(example, epoch)| matches.pair(example, epoch).0).collect::<Vec<u32>>()
+        };
+        let mut all = drawn(1);
+        assert_ne!(all, drawn(2), "other seeds, other turns");
+        assert_ne!(all[..8], [0, 1, 2, 3, 4, 5, 6, 7], "not by their order in the file");
+        all.sort_unstable();
+        assert_eq!(all, (0..40).collect::<Vec<u32>>(), "five epochs see each once");
     }
 }

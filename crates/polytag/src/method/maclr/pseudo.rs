@@ -50,7 +50,7 @@ impl Guess<'_> {
         for (list, by_words) in lists.iter_mut().zip(by_words) {
             list.extend(by_words.iter().take(self.config.pseudo_lexical));
         }
-        Ok(Matches::new(lists, None))
+        Ok(Matches::new(lists))
     }
 
     fn by_encoder(

@@ -276,8 +276,7 @@ impl Run<'_> {
         if let Some(known) = self.by_words.get() {
             return Ok(known);
         }
-        let counted = if self.config.label_prior > 0.0 { GUESSED } else { 0 };
-        let lists = self.guess().by_words(self.lexical()?, self.config.pseudo_lexical.max(counted))?;
+        let lists = self.guess().by_words(self.lexical()?, self.config.pseudo_lexical.max(GUESSED))?;
         Ok(self.by_words.get_or_init(|| lists))
     }
 
@@ -305,7 +304,9 @@ impl Run<'_> {
             let labels = documents.labels(document).iter().filter_map(|&label| self.labels.row(label));
             if is_bare(documents.texts.get(document)) { Vec::new() } else { labels.collect() }
         };
-        Matches::new((0..documents.len()).map(list).collect(), self.config.few_shot_most)
+        let most = self.config.few_shot_most.unwrap_or(usize::MAX);
+        let key = Key::new(self.context.seed).part(0x7475_726e);
+        Matches::in_turns((0..documents.len()).map(list).collect(), most, key)
     }
 
     /// A stage over documents and their labels, guessed or given.
