@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use common::{Fit, Heard, answers, encoder, read};
 use polytag::data::{Label, LabelChange, Passage, ReadOptions, Split, Task};
 use polytag::method::{MethodConfig, change_labels};
-use polytag::metric::{EvaluationConfig, EvaluationPlan, evaluate};
+use polytag::metric::{EvaluationConfig, EvaluationPlan, Report, evaluate};
 use polytag::predict::Ask;
 use polytag::progress::{Silent, Stop, Watch};
 use polytag_nn::device::Device;
@@ -96,6 +96,14 @@ impl Tried {
         fs::write(self.task.join(name), text).unwrap();
     }
 
+    /// How good a model is on dev.
+    fn report(&self, model: &Path) -> Report {
+        let task = Task::open(&self.task, &ReadOptions::with_spool(self.dir.path())).unwrap();
+        let plan = EvaluationPlan::try_from(EvaluationConfig::default()).unwrap();
+        let watch = Watch { progress: &Silent, stop: &Stop::default() };
+        evaluate(read(model).as_ref(), &task, Split::Dev, &plan, &watch).unwrap()
+    }
+
     fn fit(&self, method: &str, more: &Value) -> Result<(PathBuf, Vec<String>), polytag::Error> {
         let model = self.dir.path().join(method);
         let fit = Fit { task: &self.task, model: &model, folder: None, stop: Stop::default() };
@@ -134,10 +142,7 @@ fn what_is_measured_while_training_is_what_the_model_does() {
     tried.write("labels.jsonl", &lines(labels));
     let (model, heard) = tried.fit("maclr", &json!({"max_steps": 40, "label_tokens": 6})).unwrap();
     let row = heard.iter().rfind(|event| event.starts_with("Row")).unwrap();
-    let task = Task::open(&tried.task, &ReadOptions::with_spool(tried.dir.path())).unwrap();
-    let plan = EvaluationPlan::try_from(EvaluationConfig::default()).unwrap();
-    let watch = Watch { progress: &Silent, stop: &Stop::default() };
-    let report = evaluate(read(&model).as_ref(), &task, Split::Dev, &plan, &watch).unwrap();
+    let report = tried.report(&model);
     for name in ["P@1", "P@5", "R@10"] {
         let value = format!("(\"{name}\", {:?})", report.value(name).unwrap());
         assert!(row.contains(&value), "{value} {row}");
@@ -384,4 +389,7 @@ fn a_document_that_is_a_label_is_not_its_own() {
     };
     let (plain, apart) = (row(&json!({})), row(&json!({"item_to_item": true})));
     assert!(apart > plain + 40.0, "{plain} {apart}");
+    // The model knows it, too.
+    let measured = tried.report(&tried.dir.path().join("maclr")).value("P@1").unwrap();
+    assert!((measured - apart).abs() < 1e-9, "{measured} {apart}");
 }

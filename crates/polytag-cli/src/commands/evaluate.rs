@@ -45,7 +45,8 @@ pub(crate) struct Evaluate {
     /// B of the propensity
     #[arg(long, default_value_t = Propensity::default().b)]
     propensity_b: f64,
-    /// Documents are labels themselves, under their own ids: leave each out of its own ranking
+    /// Documents are labels themselves, under their own ids: leave each out of its own ranking; done anyway for a model
+    /// that was fitted with item_to_item=true
     #[arg(long)]
     item_to_item: bool,
     /// Replicates of the bootstrap; 0 gives no intervals

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use clap::Args;
 use polytag::data::{DataError, DocumentRecord, LabelSpace, Passage, Place};
+use polytag::ids::LabelId;
 use polytag::index::Allowed;
 use polytag::method;
 use polytag::predict::{Ask, Predictor};
 use polytag::progress::Event;
-use polytag::ranking::Ranking;
+use polytag::ranking::{Ranking, Scored};
 use polytag::storage::{self, Lines};
 use serde::Serialize;
 
@@ -98,7 +99,9 @@ impl Predict {
         let model = method::load(&self.model, &self.engine.for_model(&self.model, session)?)?;
         let allowed =
             self.allow.as_deref().map(|path| read_allowed(path, model.label_space(), session)).transpose()?;
-        let ask = Ask { k: self.k, allowed: allowed.as_ref() };
+        // One more where a document may be among its own labels.
+        let k = self.k.saturating_add(usize::from(model.item_to_item()));
+        let ask = Ask { k, allowed: allowed.as_ref() };
         let inputs: Vec<&Path> =
             self.input.iter().chain(&self.allow).chain([&self.model]).map(PathBuf::as_path).collect();
         let mut out = output::Lines::to(self.out.as_deref(), &inputs)?;
@@ -203,15 +206,24 @@ impl Predict {
             .collect();
         let rankings = model.predict(&passages, ask).map_err(polytag::Error::from)?;
         for (document, ranking) in batch.iter().zip(&rankings) {
-            let labels = self.tagged(model.label_space(), ranking);
+            let space = model.label_space();
+            let itself = if model.item_to_item() { space.find(&document.id) } else { None };
+            let labels = self.tagged(space, ranking, itself);
             out.json(&Tagged { id: &document.id, labels })?;
         }
         out.flush()
     }
 
-    fn tagged<'a>(&self, space: &'a LabelSpace, ranking: &Ranking) -> Vec<TaggedLabel<'a>> {
+    /// The labels that are asked for, without the one that the document is itself.
+    fn tagged<'a>(
+        &self,
+        space: &'a LabelSpace,
+        ranking: &Ranking,
+        itself: Option<LabelId>,
+    ) -> Vec<TaggedLabel<'a>> {
         let threshold = self.threshold.unwrap_or(f32::NEG_INFINITY);
-        let kept = ranking.entries().iter().filter(|entry| entry.score >= threshold);
+        let is_kept = |entry: &&Scored| entry.score >= threshold && Some(entry.label) != itself;
+        let kept = ranking.entries().iter().filter(is_kept).take(self.k);
         kept.map(|entry| {
             let label = space.label(entry.label);
             TaggedLabel {

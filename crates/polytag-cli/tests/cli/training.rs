@@ -41,6 +41,29 @@ fn a_training_shows_how_good_it_gets_and_leaves_its_course() {
 }
 
 #[test]
+fn a_document_that_is_a_label_is_not_tagged_with_itself() {
+    let lab = Lab::with_task();
+    let encoder = encoder();
+    lab.run(&format!(
+        "fit task --method maclr --encoder {encoder} --set item_to_item=true --set max_steps=1 --set max_tokens=32 \
+         --device cpu --cache cache --out items"
+    ))
+    .done();
+    let label = lab.json_lines("task/labels.jsonl")[0]["id"].as_str().unwrap().to_owned();
+    let tagged = |id: &str, k: usize| -> Vec<String> {
+        let document = format!("{{\"id\": \"{id}\", \"text\": \"tea\"}}");
+        let told = json(&lab.feed(&format!("predict items --k {k} --device cpu"), &document).done());
+        let labels = told["labels"].as_array().unwrap().iter();
+        labels.map(|label| label["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let all = tagged("another document", 9);
+    assert_eq!(all.len(), 4);
+    let others: Vec<String> = all.iter().filter(|id| **id != label).cloned().collect();
+    assert_eq!(tagged(&label, 9), others);
+    assert_eq!(tagged(&label, 2), others[..2]);
+}
+
+#[test]
 fn several_trainings_make_one_picture() {
     let lab = Lab::with_task();
     lab.run(&fit("of-de", "de", "")).done();

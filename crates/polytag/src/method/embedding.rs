@@ -55,6 +55,9 @@ pub(super) struct EmbeddingSettings {
     /// How much of `lexical`'s score a label has beside its cosine; 0 for none.
     #[serde(default)]
     pub(super) words: f32,
+    /// Whether documents are labels themselves.
+    #[serde(default)]
+    pub(super) item_to_item: bool,
 }
 
 impl EmbeddingSettings {
@@ -216,6 +219,10 @@ impl Predictor for EmbeddingModel {
             reasons.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| a.words.cmp(&b.words)));
         }
         Ok(Explanation { score, matched, reasons })
+    }
+
+    fn item_to_item(&self) -> bool {
+        self.settings.item_to_item
     }
 
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {

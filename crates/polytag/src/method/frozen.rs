@@ -66,8 +66,14 @@ impl Method for Frozen {
     ) -> Result<Box<dyn Predictor>, MethodError> {
         let folder = context.encoders.locate_any(&self.config.encoder)?;
         let FrozenConfig { max_tokens, label_text, precision, .. } = self.config;
-        let settings =
-            EmbeddingSettings { max_tokens, label_tokens: None, label_text, precision, words: 0.0 };
+        let settings = EmbeddingSettings {
+            max_tokens,
+            label_tokens: None,
+            label_text,
+            precision,
+            words: 0.0,
+            item_to_item: false,
+        };
         let encoder = TextEncoder::load(&folder, context.device, &settings.overrides())?;
         let space = dataset.label_space().clone();
         Ok(Box::new(EmbeddingModel::new(settings, encoder, space, context)?))

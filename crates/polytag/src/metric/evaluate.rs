@@ -132,7 +132,7 @@ impl Runner<'_> {
         let passages: Vec<Passage<'_>> = asked.iter().map(|asked| asked.document.passage()).collect();
         let depth = self.plan.depth();
         // One more where the document itself may be among them.
-        let ask = Ask { k: depth + usize::from(self.plan.item_to_item), allowed };
+        let ask = Ask { k: depth + usize::from(self.item_to_item()), allowed };
         let rankings = self.model.predict(&passages, &ask)?;
         let labels = |(asked, ranking): (&&Asked, &Ranking)| {
             let itself = self.itself(&asked.document);
@@ -143,7 +143,12 @@ impl Runner<'_> {
 
     /// The label that a document is itself, where documents are labels.
     fn itself(&self, document: &Document) -> Option<LabelId> {
-        self.plan.item_to_item.then(|| self.model.label_space().find(&document.id)).flatten()
+        self.item_to_item().then(|| self.model.label_space().find(&document.id)).flatten()
+    }
+
+    /// Whether documents are labels, as the caller says or the model.
+    fn item_to_item(&self) -> bool {
+        self.plan.item_to_item || self.model.item_to_item()
     }
 
     fn is_seen(&self, label: LabelId) -> bool {

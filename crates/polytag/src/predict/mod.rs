@@ -95,6 +95,12 @@ pub trait Predictor: Send + Sync {
     /// Why a label fits a passage, or how little.
     fn explain(&self, passage: Passage<'_>, label: LabelId) -> Result<Explanation, PredictError>;
 
+    /// Whether documents are labels themselves, under their own ids: none is a label of its own then, and whoever knows
+    /// a document's id leaves it out of its ranking.
+    fn item_to_item(&self) -> bool {
+        false
+    }
+
     /// Writes what it learned. The label table is written by the caller.
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError>;
 }

@@ -51,9 +51,15 @@ impl Method for Maclr {
         context: &TrainContext<'_>,
     ) -> Result<Box<dyn Predictor>, MethodError> {
         let Trained { left, words, gains } = run::train(self.name, &self.config, dataset, context)?;
-        let MaclrConfig { max_tokens, label_tokens, label_text, precision, words: weight, .. } = self.config;
-        let (max_tokens, label_tokens) = (Some(max_tokens), Some(label_tokens));
-        let settings = EmbeddingSettings { max_tokens, label_tokens, label_text, precision, words: weight };
+        let config = &self.config;
+        let settings = EmbeddingSettings {
+            max_tokens: Some(config.max_tokens),
+            label_tokens: Some(config.label_tokens),
+            label_text: config.label_text,
+            precision: config.precision,
+            words: config.words,
+            item_to_item: config.item_to_item,
+        };
         let space = dataset.label_space().clone();
         let mut model = EmbeddingModel::new(settings, left.encoder, space, context)?;
         if let Some(gains) = gains {
