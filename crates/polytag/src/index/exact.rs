@@ -361,13 +361,14 @@ impl<'a> Walk<'a> {
     fn keep(&mut self, labels: &[u32]) -> Result<(), NotFinite> {
         for (group, products) in self.products.iter().enumerate() {
             for (row, &label) in labels.iter().enumerate() {
-                let gain = self.search.index.gain(LabelId(label));
                 let mut above = products.above[row];
                 while above != 0 {
                     let lane = above.trailing_zeros() as usize;
                     above &= above - 1;
                     let top = &mut self.tops[group * LANES + lane];
-                    top.push(Scored { label: LabelId(label), score: products.scores[row].0[lane] + gain })?;
+                    let label = LabelId(label);
+                    let score = products.scores[row].0[lane] + self.search.index.gain(label);
+                    top.push(Scored { label, score })?;
                     // Later labels must do better than the worst: at the same score the earlier one stays.
                     self.bars[group].0[lane] = top.worst().map_or(f32::NEG_INFINITY, |worst| worst.score);
                 }

@@ -99,18 +99,15 @@ impl Words {
         } else {
             self.model.predict(&[passage], &Ask { k: unworded.len(), allowed: Some(&unworded) })?
         };
-        let entries = |rankings: &[Ranking]| -> Vec<Scored> {
-            rankings.iter().flat_map(|ranking| ranking.entries().to_vec()).collect()
+        let entries = |one: &Ranking, more: &[Ranking]| -> Vec<Scored> {
+            [one].into_iter().chain(more).flat_map(Ranking::entries).copied().collect()
         };
-        let shared: FxHashMap<LabelId, f32> = entries(&[worded])
-            .into_iter()
-            .chain(entries(&unworded))
-            .map(|entry| (entry.label, self.weight * entry.score))
-            .collect();
-        let of_words = |label: LabelId| shared.get(&label).copied().unwrap_or(0.0);
-        let all = entries(&[near]).into_iter().chain(entries(&rest));
-        let scored =
-            all.map(|entry| Scored { score: entry.score + of_words(entry.label), ..entry }).collect();
+        let shared: FxHashMap<LabelId, f32> =
+            entries(&worded, &unworded).into_iter().map(|entry| (entry.label, entry.score)).collect();
+        let mut scored = entries(&near, &rest);
+        for entry in &mut scored {
+            entry.score += self.weight * shared.get(&entry.label).copied().unwrap_or(0.0);
+        }
         Ok(Ranking::new(scored, k)?)
     }
 

@@ -36,9 +36,6 @@ const VECTORS: (&str, &str) = ("label_vectors.safetensors", "label_vectors");
 /// What labels gain, in the same file.
 const GAINS: &str = "label_gains";
 
-/// The most that words may weigh beside cosines.
-pub(super) const MOST_WORDS: f32 = 100.0;
-
 /// How such a model reads and keeps texts: the part of a method's settings that it needs after fitting.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct EmbeddingSettings {
@@ -139,10 +136,6 @@ impl EmbeddingModel {
         let index = Exact::from_rows(dim, rows, active)
             .and_then(|index| index.with_gains(gains))
             .map_err(|error| folder.damaged(VECTORS.0, error))?;
-        if !(0.0..=MOST_WORDS).contains(&settings.words) {
-            let problem = format!("words = {} is out of range; it must be 0 to {MOST_WORDS}", settings.words);
-            return Err(folder.damaged(MANIFEST, problem).into());
-        }
         let words =
             if settings.words > 0.0 { Some(Words::load(folder, settings.words, &space)?) } else { None };
         let has_course = folder.manifest().files.iter().any(|file| file.name == CURVE);
@@ -216,7 +209,7 @@ impl Predictor for EmbeddingModel {
             (score, matched) = (score + shared.score, shared.matched.or(matched));
         }
         if gain != 0.0 || self.words.is_some() {
-            reasons.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| a.words.cmp(&b.words)));
+            reasons.sort_by(Reason::order);
         }
         Ok(Explanation { score, matched, reasons })
     }

@@ -44,7 +44,7 @@ pub(super) fn reasons(passage: &Passage<'_>, pieces: impl IntoIterator<Item = Pi
         }
         last = range.end;
     }
-    reasons.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| a.words.cmp(&b.words)));
+    reasons.sort_by(Reason::order);
     reasons.extend(rest);
     reasons
 }

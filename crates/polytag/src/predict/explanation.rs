@@ -1,5 +1,7 @@
 //! Why a label was given.
 
+use std::cmp::Ordering;
+
 use serde::Serialize;
 
 /// The part of a passage that a reason lies in.
@@ -24,6 +26,13 @@ pub struct Reason {
     /// How much of its attention the label gives them, where labels attend.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attention: Option<f32>,
+}
+
+impl Reason {
+    /// The order of an explanation: the most important first, then by words.
+    pub(crate) fn order(&self, other: &Reason) -> Ordering {
+        other.weight.total_cmp(&self.weight).then_with(|| self.words.cmp(&other.words))
+    }
 }
 
 /// Why a label fits a passage.

@@ -266,7 +266,7 @@ impl Predictor for LexicalModel {
                 Reason { words, field, weight, attention: None }
             })
             .collect();
-        reasons.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| a.words.cmp(&b.words)));
+        reasons.sort_by(Reason::order);
         Ok(Explanation { score, matched, reasons })
     }
 

@@ -6,7 +6,6 @@ use polytag_nn::train::TrainConfig;
 use serde::{Deserialize, Serialize};
 
 use crate::index::Precision;
-use crate::method::embedding::MOST_WORDS;
 use crate::method::error::MethodError;
 use crate::method::label_text::LabelText;
 use crate::method::lexical::LexicalConfig;
@@ -215,7 +214,7 @@ impl MaclrConfig {
             .or_else(|| number("few_shot_rate", self.few_shot_rate, 100.0))
             .or_else(|| number("pseudo_encoder", self.pseudo_encoder as f64, 1000.0))
             .or_else(|| number("pseudo_lexical", self.pseudo_lexical as f64, 1000.0))
-            .or_else(|| number("words", self.words.into(), MOST_WORDS.into()))
+            .or_else(|| number("words", self.words.into(), 100.0))
             .or_else(|| number("label_prior", self.label_prior.into(), 100.0))
             .or_else(|| number("dropout", self.dropout.unwrap_or(0.0).into(), 0.9))
             .or_else(|| number("warmup", self.warmup, 1.0))

@@ -58,7 +58,6 @@ impl Matches {
         let mut pairs: Vec<(u32, u32)> = lists.iter().zip(0..).flat_map(pairs).collect();
         // Files are often in some order, so that the first documents of a label would be much alike.
         pairs.sort_by_cached_key(|&(document, label)| (label, key.bits(document, label), document));
-        let most = most.max(1);
         let (mut examples, mut first) = (Vec::new(), 0);
         for of_label in pairs.chunk_by(|a, b| a.1 == b.1) {
             let count = of_label.len() as u32;
