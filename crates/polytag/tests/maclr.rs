@@ -15,6 +15,8 @@ use polytag::metric::{EvaluationConfig, EvaluationPlan, Report, evaluate};
 use polytag::predict::Ask;
 use polytag::progress::{Silent, Stop, Watch};
 use polytag_nn::device::Device;
+use polytag_nn::sentence::{Overrides, SentenceEncoder};
+use polytag_nn::tokenizer::Text;
 use serde_json::{Value, json};
 
 /// Labels, and the words that documents about them are made of.
@@ -54,7 +56,7 @@ fn config(method: &str, more: &Value) -> Result<MethodConfig, polytag::Error> {
     let mut settings =
         json!({"encoder": encoder("bert"), "max_tokens": 32, "batch": 24, "learning_rate": 2e-3});
     let small = json!({"clusters": 4, "label_regularisation": 4, "stage_one_epochs": 30, "stage_two_epochs": 4,
-        "pseudo_encoder": 1, "pseudo_lexical": 1, "words": 0, "label_prior": 0});
+        "pseudo_encoder": 1, "pseudo_lexical": 1, "words": 0, "label_prior": 0, "keep": 0});
     for from in [&small, more] {
         settings.as_object_mut().unwrap().extend(from.as_object().unwrap().clone());
     }
@@ -188,6 +190,56 @@ fn a_few_pairs_teach_what_titles_do_not() {
 }
 
 #[test]
+fn weights_go_back_as_far_as_they_are_told_to() {
+    let tried = Tried::new();
+    let start = encoder("bert");
+    let weights = |folder: &Path| fs::read(folder.join("model.safetensors")).unwrap();
+    let fit = |method: &str, more: Value| {
+        let (model, _) = tried.fit(method, &more).unwrap();
+        let kept = tried.dir.path().join(more.to_string().replace(['/', '"'], "_"));
+        fs::rename(model.join("encoder"), &kept).unwrap();
+        kept
+    };
+    let vector = |folder: &Path| {
+        let overrides = Overrides { normalise: Some(false), ..Overrides::default() };
+        let encoder = SentenceEncoder::load(folder, &Device::cpu(), &overrides).unwrap();
+        encoder.encode(&[Text::new("the p q")]).unwrap()
+    };
+    let trained = fit("maclr", json!({"max_steps": 9, "keep": 0}));
+    let all = fit("maclr", json!({"max_steps": 9, "keep": 1}));
+    assert_eq!(vector(&all), vector(&start));
+    let half = fit("maclr", json!({"max_steps": 9, "keep": 0.5}));
+    assert!(weights(&half) != weights(&trained) && weights(&half) != weights(&all));
+    // Pairs go on from where the stages before them went back to, in one run or in two.
+    let at_once = fit("maclr-few-shot", json!({"max_steps": 9, "keep": 0.5, "few_shot_epochs": 2}));
+    let apart = fit("few-shot", json!({"max_steps": 9, "few_shot_epochs": 2, "encoder": &half}));
+    assert_eq!(weights(&at_once), weights(&apart));
+    assert_ne!(weights(&at_once), weights(&half));
+}
+
+#[test]
+fn an_encoder_that_finds_what_words_find_is_kept() {
+    let tried = Tried::new();
+    let letters: Vec<char> = ('a'..='z').collect();
+    let name = |i: usize| format!("{} {}", letters[i % 26], letters[i * 7 / 26 % 26]);
+    let labels = (0..40).map(|i| json!({"id": i.to_string(), "name": name(i)}));
+    tried.write("labels.jsonl", &lines(labels));
+    fs::remove_file(tried.task.join("dev.jsonl")).unwrap();
+    let kept = |text: &dyn Fn(usize) -> String| {
+        let documents = (0..40).map(|i| json!({"id": i.to_string(), "title": "the", "text": text(i)}));
+        tried.write("train.jsonl", &lines(documents));
+        let (_, heard) = tried.fit("maclr", &json!({"max_steps": 2, "keep": null})).unwrap();
+        let told = heard.iter().find(|event| event.contains("weights that is kept")).unwrap();
+        told.split("value: ").nth(1).unwrap().trim_end_matches(" }").parse::<f64>().unwrap()
+    };
+    // A text that is a label's name, and one that hides it among words that no label has.
+    let (same, hidden) =
+        (kept(&name), kept(&|i| format!("{} {}", "river tariff of the sea ".repeat(6), name(i))));
+    assert!((0.0..=1.0).contains(&same) && (0.0..=1.0).contains(&hidden));
+    assert!(same > hidden + 0.2, "{same} {hidden}");
+}
+
+#[test]
 fn a_label_added_later_scores_as_if_it_had_always_been_there() {
     let tried = Tried::new();
     let more = json!({"max_steps": 3, "stage_two_epochs": 0, "words": 1});
@@ -204,7 +256,7 @@ fn a_label_added_later_scores_as_if_it_had_always_been_there() {
 fn a_run_broken_off_anywhere_goes_on_and_ends_the_same() {
     let tried = Tried::new();
     let more = json!({"stage_one_epochs": 8, "stage_two_epochs": 1, "few_shot_epochs": 2, "clusters_update": 0.05, "evaluations": 4,
-        "words": 1, "label_prior": 0.05, "few_shot_most": 7});
+        "words": 1, "label_prior": 0.05, "few_shot_most": 7, "keep": 0.5});
     let (straight, _) = tried.fit("maclr-few-shot", &more).unwrap();
     let same = |one: &Path, other: &Path| {
         for name in ["label_vectors.safetensors", "encoder/model.safetensors"] {

@@ -116,6 +116,35 @@ impl SentenceEncoder {
         SentenceEncoder::new(encoder, parameters, self.tokenizer.clone(), self.settings)
     }
 
+    /// An encoder whose weights lie between this one's and another's, so far on the way to the other's.
+    ///
+    /// Where one was trained from the other, most of what either of them knows is left.
+    ///
+    /// # Errors
+    /// If the two are not of one shape, or a device fails.
+    pub fn between(&self, other: &SentenceEncoder, share: f32) -> Result<SentenceEncoder, Error> {
+        let (of_this, of_other) = (self.encoder.parameters(), other.encoder.parameters());
+        let length = |all: &SentenceEncoder, id| all.parameters.info(id).len();
+        let alike = of_this.len() == of_other.len()
+            && of_this.iter().zip(of_other).all(|(&this, &that)| length(self, this) == length(other, that));
+        if !alike {
+            return Err(Error::Unfit("there is nothing between encoders of two shapes".to_owned()));
+        }
+        let mut builder = ParametersBuilder::default();
+        let encoder = self.encoder.copy(&self.parameters, &mut builder)?;
+        let mut parameters = builder.build(self.parameters.device())?;
+        for ((&id, &this), &that) in encoder.parameters().iter().zip(of_this).zip(of_other) {
+            let mut values = self.parameters.to_vec(this)?;
+            let others = other.parameters.to_vec(that)?;
+            values
+                .iter_mut()
+                .zip(others)
+                .for_each(|(value, other)| *value = (1.0 - share) * *value + share * other);
+            parameters.set(id, &values)?;
+        }
+        self.again(encoder, parameters)
+    }
+
     /// How many numbers a vector has.
     pub fn dimension(&self) -> usize {
         self.encoder.config().hidden

@@ -33,6 +33,32 @@ fn tiny_encoders_give_the_vectors_of_their_texts() {
 }
 
 #[test]
+fn weights_between_two_encoders_are_between_theirs() {
+    let device = Device::cpu();
+    let one = load(&golden::tiny("bert"), &device);
+    let mut builder = ParametersBuilder::default();
+    let copy = one.encoder.copy(&one.parameters, &mut builder).unwrap();
+    let mut parameters = builder.build(&device).unwrap();
+    for &id in copy.parameters() {
+        let moved: Vec<f32> = parameters.to_vec(id).unwrap().iter().map(|value| value + 1.0).collect();
+        parameters.set(id, &moved).unwrap();
+    }
+    let other = one.again(copy, parameters).unwrap();
+    for share in [0.0, 0.25, 1.0] {
+        let between = one.between(&other, share).unwrap();
+        let pairs = one.encoder.parameters().iter().zip(between.encoder.parameters());
+        for (&here, &there) in pairs {
+            let (own, found) =
+                (one.parameters.to_vec(here).unwrap(), between.parameters.to_vec(there).unwrap());
+            let moved: Vec<f32> = own.iter().map(|value| value + share).collect();
+            golden::assert_close(&found, &moved, 1e-6, "between");
+        }
+    }
+    let another = load(&golden::tiny("mpnet"), &device);
+    assert!(one.between(&another, 0.5).err().unwrap().to_string().contains("two shapes"));
+}
+
+#[test]
 fn golden_texts_have_the_tokens_that_python_finds() {
     let texts = golden::texts("embeddings/texts.jsonl");
     for name in ["minilm", "mpnet"] {

@@ -93,6 +93,9 @@ pub struct MaclrConfig {
     pub dropout: Option<f32>,
     /// What cosines are divided by before they compete.
     pub temperature: f32,
+    /// How much of the encoder is kept as it was: weights end so far on the way back from where the stages without pairs
+    /// brought them. `null` keeps the more the better the encoder already finds what words find; the paper keeps nothing.
+    pub keep: Option<f32>,
     /// How often a stage is measured on the dev split, by cosines alone, if there is one; 0 for never. Nothing is chosen
     /// by it.
     pub evaluations: u32,
@@ -132,6 +135,7 @@ impl Default for MaclrConfig {
             clip: Some(1.0),
             dropout: None,
             temperature: 0.05,
+            keep: None,
             evaluations: 1,
             precision: Precision::F32,
         }
@@ -149,6 +153,7 @@ impl MaclrConfig {
             stage_two_epochs: 0.0,
             words: 0.0,
             label_prior: 0.0,
+            keep: Some(0.0),
             ..MaclrConfig::default()
         }
     }
@@ -170,7 +175,12 @@ impl MaclrConfig {
 
     /// The pairs that there are, and nothing else.
     pub fn few_shot() -> MaclrConfig {
-        MaclrConfig { stage_one_epochs: 0.0, few_shot_epochs: 3.0, ..MaclrConfig::ict() }
+        MaclrConfig {
+            stage_one_epochs: 0.0,
+            stage_two_epochs: 0.0,
+            few_shot_epochs: 3.0,
+            ..MaclrConfig::default()
+        }
     }
 
     /// Whether the settings make sense together.
@@ -217,6 +227,7 @@ impl MaclrConfig {
             .or_else(|| number("words", self.words.into(), 100.0))
             .or_else(|| number("label_prior", self.label_prior.into(), 100.0))
             .or_else(|| number("dropout", self.dropout.unwrap_or(0.0).into(), 0.9))
+            .or_else(|| number("keep", self.keep.unwrap_or(0.0).into(), 1.0))
             .or_else(|| number("warmup", self.warmup, 1.0))
             .or_else(|| number("learning_rate", self.learning_rate.unwrap_or(0.0), 1.0))
             .or_else(|| number("weight_decay", self.weight_decay, 1.0))
@@ -253,8 +264,8 @@ impl MaclrConfig {
 
     /// The settings that what stage two leaves is a function of.
     pub(super) fn of_stage_two(&self) -> MaclrConfig {
-        let MaclrConfig { few_shot_epochs, few_shot_rate, few_shot_most, .. } = MaclrConfig::default();
-        MaclrConfig { few_shot_epochs, few_shot_rate, few_shot_most, ..self.of_all_stages() }
+        let MaclrConfig { few_shot_epochs, few_shot_rate, few_shot_most, keep, .. } = MaclrConfig::default();
+        MaclrConfig { few_shot_epochs, few_shot_rate, few_shot_most, keep, ..self.of_all_stages() }
     }
 
     /// The settings that what the last stage leaves is a function of. Which encoder it begins with is in the weights;
@@ -325,6 +336,7 @@ mod tests {
         assert!(refused(|config| config.few_shot_most = Some(0)).contains("few_shot_most"));
         assert!(refused(|config| config.words = f32::NAN).contains("words = NaN"));
         assert!(refused(|config| config.label_prior = -1.0).contains("label_prior = -1"));
+        assert!(refused(|config| config.keep = Some(1.5)).contains("keep = 1.5"));
         assert!(refused(|config| config.stage_two_epochs = f64::NAN).contains("stage_two_epochs"));
         let nothing =
             |config: &mut MaclrConfig| (config.stage_one_epochs, config.stage_two_epochs) = (0.0, 0.0);
@@ -337,6 +349,9 @@ mod tests {
             (MaclrConfig::default(), MaclrConfig { few_shot_epochs: 3.0, ..MaclrConfig::default() });
         assert!(one.of_stage_one() == other.of_stage_one() && one.of_stage_two() == other.of_stage_two());
         assert_ne!(one.of_all_stages(), other.of_all_stages());
+        let other = MaclrConfig { keep: Some(0.25), ..one.clone() };
+        assert_eq!(one.of_stage_two(), other.of_stage_two(), "weights go back after the stage");
+        assert_ne!(one.of_all_stages(), other.of_all_stages(), "pairs begin where they went back to");
         let other = MaclrConfig { pseudo_encoder: 9, evaluations: 7, ..one.clone() };
         assert_eq!(one.of_stage_one(), other.of_stage_one());
         assert_ne!(one.of_stage_two(), other.of_stage_two());

@@ -20,9 +20,18 @@ use crate::predict::{Ask, Predictor as _};
 use crate::progress::Stage;
 use crate::ranking::Ranking;
 use polytag_nn::parameters::Parameters;
+use polytag_nn::sentence::SentenceEncoder;
+use polytag_nn::tokenizer::Text;
 
 /// Documents asked at once.
 const CHUNK: usize = 4096;
+
+/// How many labels of each document by words count, where not all that training asked for do.
+pub(super) const GUESSED: usize = 3;
+
+/// Documents that an encoder and words are compared on, at most, and how far down its list a label may stand.
+const AGREEING: usize = 1024;
+const FIRST: usize = 10;
 
 /// What is guessed from.
 pub(super) struct Guess<'a> {
@@ -99,6 +108,43 @@ impl Guess<'_> {
             Ok(())
         })?;
         Ok(lists)
+    }
+
+    /// The share of labels found by words, the first three of a document, that an encoder has among its own first ten;
+    /// 0 where it is no more than chance. Of documents evenly spread over the task.
+    pub(super) fn agreement(
+        &self,
+        encoder: &SentenceEncoder,
+        siamese: &Siamese<'_>,
+        by_words: &[Vec<u32>],
+    ) -> Result<f32, MethodError> {
+        let (all, labels) = (self.dataset.len(), self.labels.len());
+        let asked = all.min(AGREEING);
+        let places: Vec<usize> = (0..asked).map(|i| i * all / asked).collect();
+        let documents: Vec<Document> = places
+            .iter()
+            .map(|&place| self.dataset.document(DocId(place as u32)))
+            .collect::<Result<_, DataError>>()?;
+        let texts: Vec<Text<'_>> = documents
+            .iter()
+            .map(|document| Text { title: document.title.as_deref(), text: &document.text })
+            .collect();
+        let index = siamese.index(encoder.parameters(), self.labels)?;
+        let found = index.search(&encoder.encode(&texts)?, self.asked(FIRST), None)?;
+        let (mut both, mut words) = (0, 0);
+        for (&place, ranking) in places.iter().zip(&found) {
+            let itself = self.itself[place];
+            let own = ranking.labels().filter(|row| Some(self.labels.ids[row.index()]) != itself);
+            let own: Vec<u32> = own.take(FIRST).map(|row| row.0).collect();
+            let guessed = by_words[place].iter().take(GUESSED);
+            words += guessed.len();
+            both += guessed.filter(|row| own.contains(row)).count();
+        }
+        if words == 0 || labels <= FIRST {
+            return Ok(0.0);
+        }
+        let chance = FIRST as f32 / labels as f32;
+        Ok(((both as f32 / words as f32 - chance) / (1.0 - chance)).max(0.0))
     }
 
     /// How many labels are asked for, to have so many without the document itself.

@@ -14,7 +14,7 @@ use super::config::MaclrConfig;
 use super::labels::Labels;
 use super::matched::{Matched, Matches};
 use super::pairs::{TextPairs, is_bare};
-use super::pseudo::Guess;
+use super::pseudo::{GUESSED, Guess};
 use super::siamese::{DevMeasures, Siamese};
 use super::stage::{Left, StageRun};
 use super::stage_one::{StageOne, State};
@@ -26,9 +26,6 @@ use crate::method::error::MethodError;
 use crate::method::lexical::{Lexical, LexicalConfig, LexicalModel};
 use crate::method::training::{Dev, Documents, Reading, Texts};
 use crate::progress::{Event, Stage};
-
-/// How many labels of each document count for what labels gain by being guessed.
-const GUESSED: usize = 3;
 
 /// What training leaves for a model.
 pub(super) struct Trained {
@@ -137,46 +134,65 @@ impl Run<'_> {
     fn stages(&self, base: SentenceEncoder) -> Result<Left, MethodError> {
         let config = self.config;
         let given = self.given(&base)?;
-        let mut left = Left { encoder: base, points: Vec::new() };
+        let mut trained = None;
         if config.has_stage_one() {
-            let next = self.stage_one(&left.encoder, &given)?;
-            left = after(left, next);
+            trained = Some(self.stage_one(&base, &given)?);
         }
         if !config.has_stage_two() && config.few_shot_epochs == 0.0 {
-            return Ok(left);
+            return self.back_to(base, trained);
         }
         let tokenising = Stage::start(self.context.progress, "tokenising documents", None);
-        let documents =
-            Documents::read(self.dataset, reading(&left.encoder, self.context), tokenising, |_| true)?;
+        let documents = Documents::read(self.dataset, reading(&base, self.context), tokenising, |_| true)?;
         let mut given = checksum(&given, |hash| add_texts(hash, &documents.texts));
         if config.has_stage_two() {
             let about = checksum(&given, |hash| add_settings(hash, &config.of_stage_two()));
             let stage = self.stage(("two", "stage two"), about, (config.stage_two_epochs, 1.0));
-            let next = match stage.done(&left.encoder)? {
+            let encoder = trained.as_ref().map_or(&base, |left| &left.encoder);
+            let next = match stage.done(encoder)? {
                 Some(next) => next,
                 None => {
-                    let matches = self.guessed(&left.encoder, &documents.texts)?;
-                    self.matched(&stage, &left.encoder, (&documents.texts, &matches))?
+                    let matches = self.guessed(encoder, &documents.texts)?;
+                    self.matched(&stage, encoder, (&documents.texts, &matches))?
                 }
             };
             given = stage.about;
-            left = after(left, next);
+            trained = Some(after(trained.map_or_else(Vec::new, |left| left.points), next));
         }
-        if config.few_shot_epochs > 0.0 {
-            let matches = self.given_pairs(&documents);
-            let about = checksum(&given, |hash| {
-                add_settings(hash, &config.of_all_stages());
-                matches.add_to(hash);
-            });
-            let stage =
-                self.stage(("few-shot", "few-shot"), about, (config.few_shot_epochs, config.few_shot_rate));
-            let next = match stage.done(&left.encoder)? {
-                Some(next) => next,
-                None => self.matched(&stage, &left.encoder, (&documents.texts, &matches))?,
-            };
-            left = after(left, next);
+        let left = self.back_to(base, trained)?;
+        if config.few_shot_epochs == 0.0 {
+            return Ok(left);
         }
-        Ok(left)
+        let matches = self.given_pairs(&documents);
+        let about = checksum(&given, |hash| {
+            add_settings(hash, &config.of_all_stages());
+            matches.add_to(hash);
+        });
+        let stage =
+            self.stage(("few-shot", "few-shot"), about, (config.few_shot_epochs, config.few_shot_rate));
+        let next = match stage.done(&left.encoder)? {
+            Some(next) => next,
+            None => self.matched(&stage, &left.encoder, (&documents.texts, &matches))?,
+        };
+        Ok(after(left.points, next))
+    }
+
+    /// What stages without pairs left, gone back to the encoder before them as far as it deserves.
+    fn back_to(&self, base: SentenceEncoder, trained: Option<Left>) -> Result<Left, MethodError> {
+        let Some(left) = trained else { return Ok(Left { encoder: base, points: Vec::new() }) };
+        let keep = match self.config.keep {
+            Some(keep) => keep,
+            None => {
+                let siamese = self.siamese(base.encoder(), &base);
+                let keep = self.guess().agreement(&base, &siamese, self.by_words()?)?;
+                let name = "share of the encoder's own weights that is kept:";
+                self.context.progress.report(Event::Measured { name, value: keep.into() });
+                keep
+            }
+        };
+        if keep == 0.0 {
+            return Ok(left);
+        }
+        Ok(Left { encoder: left.encoder.between(&base, keep)?, points: left.points })
     }
 
     /// A checksum of what all stages are a function of: the weights to begin with, the seed, the labels, and which
@@ -391,11 +407,11 @@ impl Run<'_> {
     }
 }
 
-/// What is left after two stages: the later encoder, and both courses.
-fn after(before: Left, next: Left) -> Left {
-    let done = before.points.last().map_or(0, |point| point.step);
+/// What a stage leaves, with the course of those before it in front of its own.
+fn after(before: Vec<Point>, next: Left) -> Left {
+    let done = before.last().map_or(0, |point| point.step);
     let later = next.points.into_iter().map(|point| Point { step: done + point.step, ..point });
-    Left { encoder: next.encoder, points: before.points.into_iter().chain(later).collect() }
+    Left { encoder: next.encoder, points: before.into_iter().chain(later).collect() }
 }
 
 /// A checksum of one before it and more.
