@@ -16,11 +16,14 @@ mod dropout; // dropout by itself
 mod pool; // from a row a token to a row a sequence
 mod normalise; // rows to unit length
 mod rows; // some rows of a matrix
+mod sum; // several matrices added up
 mod weight; // a weight as a value
+mod add_bias; // a row added to every row
 mod add_rows; // rows of a weight added, some left out
 mod label_attention; // every label reads a text for itself
 
 pub(crate) use add::add_to;
+pub use add_bias::add_bias;
 pub use add_norm::{AddNorm, add_norm};
 pub use add_rows::add_rows;
 pub use attention::{Attention, attention};
@@ -35,6 +38,7 @@ pub use normalise::normalise;
 pub use pool::{Pooling, pool};
 pub use relative_bias::{DISTANCES, relative_bias};
 pub use rows::rows;
+pub use sum::sum;
 pub use weight::weight;
 
 use crate::error::Error;

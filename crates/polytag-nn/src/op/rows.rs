@@ -91,7 +91,7 @@ impl Backward for Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::add_to;
+    use crate::op::sum;
     use crate::op::testing::{Case, Matrix};
 
     /// Both halves, the second one added to the first.
@@ -99,19 +99,7 @@ mod tests {
         let half = input.tensor().rows() / 2;
         let first = rows(tape, input, 0..half)?;
         let second = rows(tape, input, half..2 * half)?;
-        let sum = add_to(first.tensor().clone().into_unshared()?, second.tensor())?;
-        struct Sum(usize, usize);
-        impl Backward for Sum {
-            fn name(&self) -> &'static str {
-                "sum"
-            }
-            fn backward(self: Box<Self>, gradient: Tensor, flow: &mut Flow<'_>) -> Result<(), Error> {
-                flow.give(Some(self.0), gradient.clone())?;
-                flow.give(Some(self.1), gradient)
-            }
-        }
-        let (Some(first), Some(second)) = (first.link(), second.link()) else { panic!("both are recorded") };
-        Ok(tape.push(sum, Some(Box::new(Sum(first, second)))))
+        sum(tape, &[first, second])
     }
 
     #[test]

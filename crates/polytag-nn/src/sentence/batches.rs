@@ -36,11 +36,30 @@ pub fn in_batches<R: Send>(
     texts: &[&[u32]],
     head: impl Fn(&mut Tape<'_>, &Var, &Batch) -> Result<Vec<R>, Error> + Sync,
 ) -> Result<Vec<R>, Error> {
+    let layers = [encoder.last()];
+    layers_in_batches((encoder, &layers), parameters, texts, |tape, states, batch| {
+        head(tape, &states[0], batch)
+    })
+}
+
+/// The same with the hidden states of several layers, numbered as [`Encoder::forward`] does.
+///
+/// # Errors
+/// As [`in_batches`], and if there is no such layer.
+///
+/// # Panics
+/// As [`in_batches`].
+pub fn layers_in_batches<R: Send>(
+    (encoder, layers): (&Encoder, &[usize]),
+    parameters: &Parameters,
+    texts: &[&[u32]],
+    head: impl Fn(&mut Tape<'_>, &[Var], &Batch) -> Result<Vec<R>, Error> + Sync,
+) -> Result<Vec<R>, Error> {
     let run = |texts_of_batch: &[usize]| {
         let batch = encoder.batch(parameters.device(), texts_of_batch.iter().map(|&text| texts[text]))?;
         let mut tape = Tape::inference(parameters);
-        let states = encoder.forward(&mut tape, &batch, &[encoder.last()])?;
-        let results = head(&mut tape, &states[0], &batch)?;
+        let states = encoder.forward(&mut tape, &batch, layers)?;
+        let results = head(&mut tape, &states, &batch)?;
         assert_eq!(results.len(), batch.len(), "a result a text");
         Ok(results)
     };

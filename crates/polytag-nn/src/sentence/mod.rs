@@ -19,7 +19,7 @@ use crate::op::{Pooling, normalise, pool};
 use crate::parameters::{Parameters, ParametersBuilder};
 use crate::tape::{Tape, Var};
 use crate::tokenizer::{Text, Tokenizer};
-pub use batches::in_batches;
+pub use batches::{in_batches, layers_in_batches};
 use layout::Layout;
 
 /// How many texts are made into tokens while those before them are encoded.
