@@ -8,7 +8,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{Fit, Heard, answers, encoder, read};
+use common::{Fit, Heard, LABELS, answers, documents, encoder, labels, read, task};
 use polytag::data::{Label, LabelChange, Passage, ReadOptions, Split, Task};
 use polytag::index::Allowed;
 use polytag::method::{MethodConfig, change_labels};
@@ -17,39 +17,6 @@ use polytag::predict::Ask;
 use polytag::progress::{Silent, Stop, Watch};
 use polytag_nn::device::Device;
 use serde_json::{Value, json};
-
-/// Labels and the word that gives each away; the last two are in no training document.
-const LABELS: [(&str, &str); 6] =
-    [("1", "river"), ("2", "tariff"), ("3", "book"), ("4", "sea"), ("5", "quota"), ("6", "map")];
-
-/// Words that say nothing.
-const FILLER: [&str; 5] = ["the", "of", "and", "a", "in"];
-
-/// Documents with one or two of the first `labels` labels each.
-fn documents(count: usize, labels: usize) -> String {
-    let document = |i: usize| {
-        let (first, second) = (i % labels, (i / 2) % labels);
-        let words = [FILLER[i % 5], LABELS[first].1, FILLER[(i / 3) % 5], LABELS[second].1];
-        let mut gold = vec![LABELS[first].0, LABELS[second].0];
-        gold.dedup();
-        json!({"id": i.to_string(), "title": FILLER[(i / 7) % 5], "text": words.join(" "), "labels": gold})
-    };
-    (0..count).map(|i| format!("{}\n", document(i))).collect()
-}
-
-fn labels(count: usize) -> String {
-    LABELS[..count].iter().map(|(id, name)| format!("{}\n", json!({"id": id, "name": name}))).collect()
-}
-
-/// A task of 60 documents and six labels, four of which the documents carry.
-fn task(dir: &Path) -> PathBuf {
-    let task = dir.join("task");
-    fs::create_dir_all(&task).unwrap();
-    fs::write(task.join("labels.jsonl"), labels(6)).unwrap();
-    fs::write(task.join("train.jsonl"), documents(60, 4)).unwrap();
-    fs::write(task.join("dev.jsonl"), documents(20, 6)).unwrap();
-    task
-}
 
 /// Settings that make a tiny encoder learn in no time.
 fn settings(more: &Value) -> Value {

@@ -46,8 +46,7 @@ pub fn add_bias(tape: &mut Tape<'_>, input: &Var, bias: ParameterId) -> Result<V
         }
     }
     let link = input.link();
-    let op =
-        tape.wants(&[input], &[bias]).then(|| -> Box<dyn Backward> { Box::new(AddBias { link, bias }) });
+    let op = tape.wants(&[input], &[bias]).then(|| -> Box<dyn Backward> { Box::new(AddBias { link, bias }) });
     Ok(tape.push(out, op))
 }
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Method;
+use super::classifier::{Classifier, ClassifierConfig};
 use super::dual_encoder::{DualEncoder, DualEncoderConfig};
 use super::error::MethodError;
 use super::frozen::{Frozen, FrozenConfig};
@@ -29,6 +30,9 @@ pub const METHODS: &[&str] = &[
     "ova",
     "of-lan",
     "lan",
+    "classifier",
+    "gudn",
+    "me-xml",
 ];
 
 /// The complete settings of a method. A name is a preset: several of one kind differ in settings only.
@@ -44,6 +48,8 @@ pub enum MethodConfig {
     DualEncoder(&'static str, DualEncoderConfig),
     /// Labels that attend to a document, by the name of a preset.
     LabelAttention(&'static str, LabelAttentionConfig),
+    /// An encoder with a classifier, by the name of a preset.
+    Classifier(&'static str, ClassifierConfig),
 }
 
 /// What kind of model a method's name stands for.
@@ -54,6 +60,7 @@ pub(super) enum Kind {
     Embedding,
     DualEncoder,
     LabelAttention,
+    Classifier,
 }
 
 impl Kind {
@@ -66,6 +73,7 @@ impl Kind {
             }
             "of-de" | "dpr" | "dexml" | "ova" => Some(Kind::DualEncoder),
             "of-lan" | "lan" => Some(Kind::LabelAttention),
+            "classifier" | "gudn" | "me-xml" => Some(Kind::Classifier),
             _ => None,
         }
     }
@@ -83,6 +91,9 @@ impl MethodConfig {
         };
         let label_attention = |name, preset: LabelAttentionConfig| {
             Ok(MethodConfig::LabelAttention(name, overridden(name, &preset, overrides)?))
+        };
+        let classifier = |name, preset: ClassifierConfig| {
+            Ok(MethodConfig::Classifier(name, overridden(name, &preset, overrides)?))
         };
         match name {
             "auto" | "lexical" => {
@@ -105,6 +116,9 @@ impl MethodConfig {
             "ova" => dual_encoder("ova", DualEncoderConfig::ova()),
             "of-lan" => label_attention("of-lan", LabelAttentionConfig::of_lan()),
             "lan" => label_attention("lan", LabelAttentionConfig::lan()),
+            "classifier" => classifier("classifier", ClassifierConfig::default()),
+            "gudn" => classifier("gudn", ClassifierConfig::gudn()),
+            "me-xml" => classifier("me-xml", ClassifierConfig::me_xml()),
             _ => Err(MethodError::Unknown { name: name.to_owned() }),
         }
     }
@@ -116,7 +130,8 @@ impl MethodConfig {
             MethodConfig::Frozen(_) => "frozen",
             MethodConfig::Maclr(name, _)
             | MethodConfig::DualEncoder(name, _)
-            | MethodConfig::LabelAttention(name, _) => name,
+            | MethodConfig::LabelAttention(name, _)
+            | MethodConfig::Classifier(name, _) => name,
         }
     }
 
@@ -142,6 +157,7 @@ impl MethodConfig {
             MethodConfig::Maclr(_, config) => config.evaluations > 0,
             MethodConfig::DualEncoder(_, config) => config.training.evaluations > 0,
             MethodConfig::LabelAttention(_, config) => config.training.evaluations > 0,
+            MethodConfig::Classifier(_, config) => config.evaluations > 0,
         }
     }
 
@@ -153,6 +169,7 @@ impl MethodConfig {
             MethodConfig::Maclr(_, config) => serde_json::to_value(config),
             MethodConfig::DualEncoder(_, config) => serde_json::to_value(config),
             MethodConfig::LabelAttention(_, config) => serde_json::to_value(config),
+            MethodConfig::Classifier(_, config) => serde_json::to_value(config),
         };
         value.expect("plain settings always make JSON")
     }
@@ -165,6 +182,7 @@ impl MethodConfig {
             MethodConfig::Maclr(name, config) => Box::new(Maclr::new(name, config)?),
             MethodConfig::DualEncoder(name, config) => Box::new(DualEncoder::new(name, config)?),
             MethodConfig::LabelAttention(name, config) => Box::new(LabelAttention::new(name, config)?),
+            MethodConfig::Classifier(name, config) => Box::new(Classifier::new(name, config)?),
         })
     }
 }

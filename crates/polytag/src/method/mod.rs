@@ -14,6 +14,7 @@ mod frozen; // an encoder as it is, document against label
 mod training; // an encoder trained on documents and their labels: what such methods share
 mod dual_encoder; // a document and a label as vectors, compared
 mod label_attention; // labels that attend to a document
+mod classifier; // an encoder with a classifier: experts and guides
 mod maclr; // an encoder trained on texts alone, then on few pairs
 mod config; // methods by name
 mod kept; // what a training keeps while it runs
@@ -21,6 +22,7 @@ mod auto; // which method suits a task
 mod run; // from a task to a model folder and back
 
 pub use auto::{Choice, Means};
+pub use classifier::{Classifier, ClassifierConfig, ClassifierModel, Expert, Guide, Layers, Reads, Together};
 pub use config::{METHODS, MethodConfig};
 pub use dual_encoder::{DualEncoder, DualEncoderConfig, DualEncoderModel, Pooling};
 pub use embedding::EmbeddingModel;

@@ -5,6 +5,7 @@ use std::path::Path;
 use polytag_nn::device::Device;
 
 use super::TrainContext;
+use super::classifier::ClassifierModel;
 use super::config::{Kind, MethodConfig};
 use super::dual_encoder::DualEncoderModel;
 use super::embedding::{ENCODER, EmbeddingModel};
@@ -103,6 +104,7 @@ fn load_fitted(dir: &Path, device: &Device) -> Result<Box<dyn Predictor>, Error>
         Kind::Embedding => Box::new(EmbeddingModel::load(&folder, device)?),
         Kind::DualEncoder => Box::new(DualEncoderModel::load(&folder, device)?),
         Kind::LabelAttention => Box::new(LabelAttentionModel::load(&folder, device)?),
+        Kind::Classifier => Box::new(ClassifierModel::load(&folder, device)?),
     })
 }
 

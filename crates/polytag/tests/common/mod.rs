@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // Every test file takes what it needs.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -12,10 +13,44 @@ use polytag::method::{MethodConfig, TrainContext, fit, load};
 use polytag::predict::{Ask, Predictor};
 use polytag::progress::{Event, Progress, Stop};
 use polytag_nn::device::Device;
+use serde_json::json;
 
 /// The folder of a tiny encoder with random weights.
 pub(crate) fn encoder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../polytag-nn/testdata/encoders").join(name)
+}
+
+/// Labels and the word that gives each away; the last two are in no training document.
+pub(crate) const LABELS: [(&str, &str); 6] =
+    [("1", "river"), ("2", "tariff"), ("3", "book"), ("4", "sea"), ("5", "quota"), ("6", "map")];
+
+/// Words that say nothing.
+pub(crate) const FILLER: [&str; 5] = ["the", "of", "and", "a", "in"];
+
+/// Documents with one or two of the first `labels` labels each.
+pub(crate) fn documents(count: usize, labels: usize) -> String {
+    let document = |i: usize| {
+        let (first, second) = (i % labels, (i / 2) % labels);
+        let words = [FILLER[i % 5], LABELS[first].1, FILLER[(i / 3) % 5], LABELS[second].1];
+        let mut gold = vec![LABELS[first].0, LABELS[second].0];
+        gold.dedup();
+        json!({"id": i.to_string(), "title": FILLER[(i / 7) % 5], "text": words.join(" "), "labels": gold})
+    };
+    (0..count).map(|i| format!("{}\n", document(i))).collect()
+}
+
+pub(crate) fn labels(count: usize) -> String {
+    LABELS[..count].iter().map(|(id, name)| format!("{}\n", json!({"id": id, "name": name}))).collect()
+}
+
+/// A task of 60 documents and six labels, four of which the documents carry.
+pub(crate) fn task(dir: &Path) -> PathBuf {
+    let task = dir.join("task");
+    fs::create_dir_all(&task).unwrap();
+    fs::write(task.join("labels.jsonl"), labels(6)).unwrap();
+    fs::write(task.join("train.jsonl"), documents(60, 4)).unwrap();
+    fs::write(task.join("dev.jsonl"), documents(20, 6)).unwrap();
+    task
 }
 
 /// Everything that was reported, as text; asks to stop when told of what is given.

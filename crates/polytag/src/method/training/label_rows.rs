@@ -6,14 +6,14 @@ use crate::ids::LabelId;
 
 /// The labels in the order of their rows.
 #[derive(Debug)]
-pub(super) struct LabelRows {
+pub(in crate::method) struct LabelRows {
     labels: Vec<LabelId>,
     seen: usize,
     row_of: Vec<u32>,
 }
 
 impl LabelRows {
-    pub(super) fn new(space: &LabelSpace) -> LabelRows {
+    pub(in crate::method) fn new(space: &LabelSpace) -> LabelRows {
         let active = || space.iter().map(|(label, _)| label);
         let mut labels: Vec<LabelId> = active().filter(|&label| space.is_seen(label)).collect();
         let seen = labels.len();
@@ -26,22 +26,22 @@ impl LabelRows {
     }
 
     /// How many rows.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::method) fn len(&self) -> usize {
         self.labels.len()
     }
 
     /// How many of them, the first ones, are of labels with training documents.
-    pub(super) fn seen(&self) -> usize {
+    pub(in crate::method) fn seen(&self) -> usize {
         self.seen
     }
 
     /// The labels, row by row.
-    pub(super) fn labels(&self) -> &[LabelId] {
+    pub(in crate::method) fn labels(&self) -> &[LabelId] {
         &self.labels
     }
 
     /// The row of a label.
-    pub(super) fn row(&self, label: LabelId) -> u32 {
+    pub(in crate::method) fn row(&self, label: LabelId) -> u32 {
         self.row_of[label.index()]
     }
 }

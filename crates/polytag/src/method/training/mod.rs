@@ -24,9 +24,10 @@ mod stored; // what every trained model has, in a model folder
 pub(super) use config::rate_by_width;
 pub use config::{Loss, TrainingConfig, Unseen};
 pub(super) use dev::Dev;
-pub(super) use record::as_lines;
+pub(super) use label_rows::LabelRows;
+pub(super) use record::{as_lines, record};
 pub use run::LabelTower;
-pub(super) use run::{HeadKind, Plan, Trained, train};
+pub(super) use run::{HeadKind, Plan, Trained, add_documents, train};
 pub(super) use stored::{Core, VECTORS, labels_with_vectors, read_vectors};
 pub(super) use texts::{Documents, Reading, Texts};
 pub(super) use told::Told;

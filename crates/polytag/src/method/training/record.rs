@@ -10,12 +10,24 @@ use crate::picture::{Collapse, LabelPoint, Lines, Page, Part, Plane, Scatter, Se
 
 /// The curve as JSON lines, and a page of it with a map of the labels (paper 003, figures 4, 7 and 8).
 pub(super) fn of(method: &str, trained: &Trained, space: &LabelSpace) -> Result<[String; 2], MethodError> {
-    let points = &trained.points;
+    let note = "nDCG@5 and PSP@5 are over all labels, ZSR over those that no training document carries.";
+    Ok(record(method, &trained.points, space, (&MEASURES, note), Some(map(trained, space)?)))
+}
+
+/// The curve as JSON lines, and a page of it: what was measured, in this order, and a word on it; the loss; and perhaps
+/// more.
+pub(in crate::method) fn record(
+    method: &str,
+    points: &[Point],
+    space: &LabelSpace,
+    (measures, note): (&[&str], &str),
+    more: Option<Part>,
+) -> [String; 2] {
     let mut parts = Vec::new();
     let measured: Vec<&Point> = points.iter().filter(|point| !point.measures.is_empty()).collect();
     if !measured.is_empty() {
-        parts.push(quality(&measured));
-        parts.push(table(&measured));
+        parts.push(quality(&measured, measures, note));
+        parts.push(table(&measured, measures));
     }
     let losses = points.iter().map(|point| (point.step as f64, point.loss)).collect();
     parts.push(Part::Figure {
@@ -29,7 +41,7 @@ pub(super) fn of(method: &str, trained: &Trained, space: &LabelSpace) -> Result<
         .to_svg(),
         note: "The mean since the point before.".to_owned(),
     });
-    parts.push(map(trained, space)?);
+    parts.extend(more);
     let page = Page {
         heading: format!("{method}: the course of the training"),
         paragraph: format!(
@@ -40,7 +52,7 @@ pub(super) fn of(method: &str, trained: &Trained, space: &LabelSpace) -> Result<
         ),
         parts,
     };
-    Ok([as_lines(points), page.to_html()])
+    [as_lines(points), page.to_html()]
 }
 
 /// The course of a training, a point a line.
@@ -51,12 +63,12 @@ pub(in crate::method) fn as_lines(points: &[Point]) -> String {
         .collect()
 }
 
-fn quality(measured: &[&Point]) -> Part {
+fn quality(measured: &[&Point], measures: &[&str], note: &str) -> Part {
     let values = |name: &str| -> Vec<(f64, f64)> {
         let value = |point: &&Point| Some((point.step as f64, *point.measures.get(name)?));
         measured.iter().filter_map(value).collect()
     };
-    let series = MEASURES.iter().map(|&name| Series { name: name.to_owned(), points: values(name) });
+    let series = measures.iter().map(|&name| Series { name: name.to_owned(), points: values(name) });
     let lines = Lines {
         title: "On the dev split".to_owned(),
         x_name: "step".to_owned(),
@@ -64,17 +76,16 @@ fn quality(measured: &[&Point]) -> Part {
         y_range: Some((0.0, 100.0)),
         series: series.filter(|series| !series.points.is_empty()).collect(),
     };
-    let note = "nDCG@5 and PSP@5 are over all labels, ZSR over those that no training document carries.";
     Part::Figure { svg: lines.to_svg(), note: note.to_owned() }
 }
 
-fn table(measured: &[&Point]) -> Part {
+fn table(measured: &[&Point], measures: &[&str]) -> Part {
     let cell = |value: Option<&f64>| value.map_or(String::new(), |value| format!("{value:.2}"));
     let row = |point: &&Point| {
-        let measures = MEASURES.iter().map(|&name| cell(point.measures.get(name)));
+        let measures = measures.iter().map(|&name| cell(point.measures.get(name)));
         [point.step.to_string(), format!("{:.3}", point.loss)].into_iter().chain(measures).collect()
     };
-    let head = ["step", "loss"].into_iter().chain(MEASURES).map(str::to_owned).collect();
+    let head = ["step", "loss"].iter().chain(measures).map(|&name| name.to_owned()).collect();
     Part::Table { title: "Measured".to_owned(), head, rows: measured.iter().map(row).collect() }
 }
 

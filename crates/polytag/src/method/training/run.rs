@@ -216,7 +216,7 @@ impl Plan<'_> {
 }
 
 /// Adds texts and labels to a checksum, each list with an end.
-fn add_documents(hash: &mut Sha256, documents: &Documents) {
+pub(in crate::method) fn add_documents(hash: &mut Sha256, documents: &Documents) {
     let mut add = |number: u32| hash.update(number.to_le_bytes());
     for document in 0..documents.len() {
         documents.texts.get(document).iter().for_each(|&id| add(id));

@@ -28,7 +28,7 @@ impl<'a> Told<'a> {
     }
 
     /// The same, with a warning when these chunks have to become smaller.
-    pub(super) fn of_chunks(self, memory: &ChunkMemory) -> Told<'a> {
+    pub(in crate::method) fn of_chunks(self, memory: &ChunkMemory) -> Told<'a> {
         Told { memory: Some((memory.clone(), memory.bytes())), ..self }
     }
 

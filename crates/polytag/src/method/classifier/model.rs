@@ -1,0 +1,253 @@
+//! The model: an encoder, its experts, and the labels that they know.
+
+use std::collections::HashMap;
+
+use polytag_nn::device::Device;
+use polytag_nn::encoder::Encoder;
+use polytag_nn::error::Error;
+use polytag_nn::op::{Pooling, label_attention_weights};
+use polytag_nn::parameters::{ParameterId, Parameters, ParametersBuilder};
+use polytag_nn::sentence::{Overrides, SentenceEncoder, Settings};
+use polytag_nn::tape::Tape;
+use polytag_nn::tokenizer::{Text, Tokenizer};
+use polytag_nn::train::CURVE;
+
+use super::config::ClassifierConfig;
+use super::measured::{best, rank};
+use super::network::{Judge, Network, probability};
+use crate::artifact::{ArtifactError, MANIFEST, ModelFolder, ModelWriter, TensorsBuilder};
+use crate::data::{LabelChange, LabelSpace, Passage};
+use crate::ids::LabelId;
+use crate::method::error::MethodError;
+use crate::method::label_text::text_of;
+use crate::method::training::LabelRows;
+use crate::method::words::{Piece, reasons};
+use crate::predict::{Ask, Explanation, PredictError, Predictor};
+use crate::ranking::Ranking;
+
+/// Where the encoder lies: a folder that sentence-transformers reads, too.
+const ENCODER: &str = "encoder";
+
+/// The file of the experts' weights.
+const EXPERTS: &str = "experts.safetensors";
+
+/// The course of the training for people.
+const PAGE: &str = "training.html";
+
+/// Passages that are made into tokens at once.
+const WINDOW: usize = 2048;
+
+/// A trained classifier.
+pub struct ClassifierModel {
+    encoder: Encoder,
+    network: Network,
+    /// Of the encoder and of the experts.
+    parameters: Parameters,
+    tokenizer: Tokenizer,
+    settings: Settings,
+    space: LabelSpace,
+    /// The labels that experts know, row by row.
+    labels: Vec<LabelId>,
+    record: [String; 2],
+}
+
+impl ClassifierModel {
+    /// What a training left: an encoder and its experts, whose weights are among others.
+    pub(super) fn trained(
+        config: ClassifierConfig,
+        base: &SentenceEncoder,
+        (encoder, network, parameters): (Encoder, Network, &Parameters),
+        space: LabelSpace,
+        record: [String; 2],
+    ) -> Result<ClassifierModel, Error> {
+        let mut builder = ParametersBuilder::default();
+        let encoder = encoder.copy(parameters, &mut builder)?;
+        let labels = seen(&space);
+        // Every weight is asked for once, by its name.
+        let mut known: HashMap<String, Vec<f32>> = network.values(parameters)?.into_iter().collect();
+        let take = |name: &str, _| known.remove(name).ok_or_else(|| format!("{name} is missing"));
+        let network =
+            Network::new(&config, &encoder, labels.len(), &mut builder, take).map_err(Error::Unfit)?;
+        Ok(ClassifierModel {
+            encoder,
+            network,
+            parameters: builder.build(parameters.device())?,
+            tokenizer: base.tokenizer().clone(),
+            settings: *base.settings(),
+            space,
+            labels,
+            record,
+        })
+    }
+
+    /// Reads a model that [`save`](Predictor::save) wrote, onto `device`.
+    pub fn load(folder: &ModelFolder, device: &Device) -> Result<ClassifierModel, crate::Error> {
+        let config: ClassifierConfig = serde_json::from_value(folder.manifest().config.clone())
+            .map_err(|error| folder.damaged(MANIFEST, error))?;
+        let path = folder.folder(ENCODER)?;
+        let base =
+            SentenceEncoder::load(&path, &Device::cpu(), &Overrides::default()).map_err(MethodError::from)?;
+        let space = folder.labels()?;
+        let labels = seen(&space);
+        let tensors = folder.tensors(EXPERTS)?;
+        let mut builder = ParametersBuilder::default();
+        let encoder = base.encoder().copy(base.parameters(), &mut builder).map_err(MethodError::from)?;
+        let values = |name: &str, (rows, columns): (usize, usize)| {
+            let values = tensors.f32(name).map_err(|error| error.to_string())?;
+            match values.len() == rows * columns {
+                true => Ok(values),
+                false => Err(format!("{name}: it does not fit the labels and the encoder")),
+            }
+        };
+        let network = Network::new(&config, &encoder, labels.len(), &mut builder, values)
+            .map_err(|problem| folder.damaged(EXPERTS, problem))?;
+        Ok(ClassifierModel {
+            encoder,
+            network,
+            parameters: builder.build(device).map_err(MethodError::from)?,
+            tokenizer: base.tokenizer().clone(),
+            settings: *base.settings(),
+            space,
+            labels,
+            record: [folder.read_text(CURVE)?, folder.read_text(PAGE)?],
+        })
+    }
+
+    /// The row of a label in a weight.
+    fn row(&self, weight: ParameterId, row: usize) -> Result<Vec<f32>, Error> {
+        let columns = self.parameters.info(weight).columns;
+        Ok(self.parameters.to_vec(weight)?[row * columns..(row + 1) * columns].to_vec())
+    }
+
+    /// What each token adds to an expert's score of the label in a row, how much the label looks at it, and what there
+    /// is before any token.
+    fn shares(&self, judge: &Judge, states: &[Vec<f32>], row: usize) -> Result<(Vec<Share>, f32), Error> {
+        let hidden = self.encoder.config().hidden;
+        let product = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+        let count = states[0].len() / hidden;
+        let none = Share { weight: 0.0, attention: None };
+        let mut shares = vec![none; count];
+        let bias = match judge {
+            Judge::Pooled { pooling, parts, bias } => {
+                let used = if *pooling == Pooling::Cls { 1 } else { count };
+                for &(state, vectors) in parts {
+                    let vector = self.row(vectors, row)?;
+                    for (share, token) in shares.iter_mut().zip(states[state].chunks_exact(hidden)).take(used)
+                    {
+                        share.weight += product(token, &vector) / used as f32;
+                    }
+                }
+                bias
+            }
+            Judge::Looking { state, queries, vectors, bias } => {
+                let attention = label_attention_weights(&states[*state], &self.row(*queries, row)?);
+                let vector = self.row(*vectors, row)?;
+                let tokens = states[*state].chunks_exact(hidden).zip(attention);
+                for (share, (token, attention)) in shares.iter_mut().zip(tokens) {
+                    *share =
+                        Share { weight: attention * product(token, &vector), attention: Some(attention) };
+                }
+                bias
+            }
+        };
+        Ok((shares, self.parameters.to_vec(*bias)?[row]))
+    }
+}
+
+/// What a token has to do with a score.
+#[derive(Clone, Copy)]
+struct Share {
+    weight: f32,
+    attention: Option<f32>,
+}
+
+/// The labels that experts know, row by row.
+fn seen(space: &LabelSpace) -> Vec<LabelId> {
+    let rows = LabelRows::new(space);
+    rows.labels()[..rows.seen()].to_vec()
+}
+
+impl Predictor for ClassifierModel {
+    fn label_space(&self) -> &LabelSpace {
+        &self.space
+    }
+
+    fn predict(&self, passages: &[Passage<'_>], ask: &Ask<'_>) -> Result<Vec<Ranking>, PredictError> {
+        let may =
+            |label| self.space.is_active(label) && ask.allowed.is_none_or(|allowed| allowed.contains(label));
+        let mut rankings = Vec::with_capacity(passages.len());
+        for window in passages.chunks(WINDOW) {
+            let texts: Vec<Text<'_>> = window.iter().map(text_of).collect();
+            let tokens = self.tokenizer.encode(&texts, self.settings.max_tokens)?;
+            let tokens: Vec<&[u32]> = tokens.iter().map(Vec::as_slice).collect();
+            let found = rank((&self.encoder, &self.parameters), &self.network, &tokens, |row| {
+                best(row, &self.labels, ask.k, may)
+            })?;
+            for ranking in found {
+                rankings.push(ranking?);
+            }
+        }
+        Ok(rankings)
+    }
+
+    /// Labels can be renamed and removed; one that was never trained has no weights, and is refused.
+    fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
+        let (space, changed) = self.space.changed(changes).map_err(|(_, error)| error)?;
+        if changed.written.iter().any(|label| !self.labels.contains(label)) {
+            return Err(PredictError::OnlyTrained);
+        }
+        self.space = space;
+        Ok(())
+    }
+
+    fn explain(&self, passage: Passage<'_>, label: LabelId) -> Result<Explanation, PredictError> {
+        let Some(row) = self.labels.iter().position(|&known| known == label) else {
+            return Ok(Explanation { score: 0.0, matched: None, reasons: Vec::new() });
+        };
+        let (ids, ranges) = self.tokenizer.pieces(text_of(&passage), self.settings.max_tokens)?;
+        let batch = self.encoder.batch(self.parameters.device(), [&ids[..]])?;
+        let mut tape = Tape::inference(&self.parameters);
+        let states = self.encoder.forward(&mut tape, &batch, &self.network.layers)?;
+        let states: Vec<Vec<f32>> =
+            states.iter().map(|state| state.tensor().to_vec()).collect::<Result<_, Error>>()?;
+        let experts = self.network.experts.len() as f32;
+        let looking = self.network.experts.iter().filter(|judge| matches!(judge, Judge::Looking { .. }));
+        let looking = looking.count().max(1) as f32;
+        let mut pieces: Vec<Piece> =
+            ranges.into_iter().map(|range| Piece { range, weight: 0.0, attention: None }).collect();
+        let (mut score, mut before) = (0.0, 0.0);
+        for judge in &self.network.experts {
+            let (shares, bias) = self.shares(judge, &states, row)?;
+            let total = shares.iter().map(|share| share.weight).sum::<f32>() + bias;
+            score += probability(total) / experts;
+            before += bias / experts;
+            for (piece, share) in pieces.iter_mut().zip(shares) {
+                piece.weight += share.weight / experts;
+                if let Some(attention) = share.attention {
+                    *piece.attention.get_or_insert(0.0) += attention / looking;
+                }
+            }
+        }
+        pieces.push(Piece { range: 0..0, weight: before, attention: None });
+        let matched = Some(self.space.label(label).name.clone());
+        Ok(Explanation { score, matched, reasons: reasons(&passage, pieces) })
+    }
+
+    fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
+        let engine = |error| ArtifactError::Encoder(Box::new(error));
+        let mut builder = ParametersBuilder::default();
+        let copy = self.encoder.copy(&self.parameters, &mut builder).map_err(engine)?;
+        let weights = builder.build(&Device::cpu()).map_err(engine)?;
+        let encoder =
+            SentenceEncoder::new(copy, weights, self.tokenizer.clone(), self.settings).map_err(engine)?;
+        model.folder(ENCODER, |path| encoder.export(path).map_err(engine))?;
+        let values = self.network.values(&self.parameters).map_err(engine)?;
+        let mut tensors = TensorsBuilder::default();
+        for (name, values) in &values {
+            tensors = tensors.f32(name, values);
+        }
+        model.tensors(EXPERTS, &tensors)?;
+        model.file(CURVE, self.record[0].as_bytes())?;
+        model.file(PAGE, self.record[1].as_bytes())
+    }
+}

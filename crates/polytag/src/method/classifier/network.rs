@@ -1,0 +1,236 @@
+//! The experts: their weights, and what they make of the layers of an encoder.
+//!
+//! An expert that pools compares one vector of a document, or several joined, with a vector of each label. One whose
+//! labels look for themselves gives each label a query over the tokens of its layer. Both end with scores of all labels;
+//! a score becomes a probability, and the experts' probabilities count alike. Rows of labels are filled up to a
+//! multiple of eight, which the GPU wants; what is filled up is no label and is never read.
+
+use std::ops::Range;
+
+use polytag_nn::batch::Batch;
+use polytag_nn::encoder::Encoder;
+use polytag_nn::error::Error;
+use polytag_nn::loss::{Number, Scores};
+use polytag_nn::op::{
+    ChunkMemory, Comparison, LabelAttention, Pooling, add_bias, dropout, label_attention, linear, pool, rows,
+    sum, weight,
+};
+use polytag_nn::parameters::{ParameterId, Parameters, ParametersBuilder};
+use polytag_nn::tape::{Tape, Var};
+
+use super::config::{ATTENTION, ClassifierConfig, OUTPUT};
+use super::expert::Reads;
+
+/// The experts of a model.
+pub(super) struct Network {
+    /// The layers that somebody reads, in order.
+    pub(super) layers: Vec<usize>,
+    /// Rows of labels, filled up.
+    pub(super) columns: usize,
+    pub(super) experts: Vec<Judge>,
+    dropout: f32,
+    pub(super) memory: ChunkMemory,
+}
+
+/// An expert's weights.
+pub(super) enum Judge {
+    /// A vector for all labels, out of several layers: which of the network's, and a row a label for each.
+    Pooled { pooling: Pooling, parts: Vec<(usize, ParameterId)>, bias: ParameterId },
+    /// A query for each label, and what it expects to find.
+    Looking { state: usize, queries: ParameterId, vectors: ParameterId, bias: ParameterId },
+}
+
+/// What an expert has read of a batch.
+pub(super) enum Read {
+    /// A row a sequence, for each of its layers.
+    Vectors(Vec<Var>),
+    /// A row a token.
+    Tokens(Var),
+}
+
+impl Network {
+    /// Adds the experts' weights to `builder`, for an encoder and so many labels. `values` gives what each begins with,
+    /// by its name, rows and columns.
+    pub(super) fn new(
+        config: &ClassifierConfig,
+        encoder: &Encoder,
+        labels: usize,
+        builder: &mut ParametersBuilder,
+        mut values: impl FnMut(&str, (usize, usize)) -> Result<Vec<f32>, String>,
+    ) -> Result<Network, String> {
+        let (hidden, columns) = (encoder.config().hidden, labels.next_multiple_of(8));
+        let wanted: Vec<Vec<usize>> = config
+            .experts
+            .iter()
+            .map(|expert| expert.layers(encoder.last()))
+            .collect::<Result<_, String>>()?;
+        let mut layers = wanted.concat();
+        layers.sort_unstable();
+        layers.dedup();
+        let state = |layer: usize| layers.binary_search(&layer).expect("layers that are read are there");
+        let mut add = |name: String, shape: (usize, usize), group: usize| -> Result<ParameterId, String> {
+            let id = builder.add(&name, shape, &values(&name, shape)?);
+            builder.info_mut(id).group = group;
+            Ok(id)
+        };
+        let mut experts = Vec::new();
+        for (number, (expert, wanted)) in config.experts.iter().zip(&wanted).enumerate() {
+            let name = |what: &str| format!("expert{number}.{what}");
+            let bias = add(name("biases"), (1, columns), OUTPUT)?;
+            experts.push(match expert.reads {
+                Reads::Pooled(pooling) => {
+                    let part = |&layer: &usize| {
+                        let vectors = add(name(&format!("vectors.{layer}")), (columns, hidden), OUTPUT)?;
+                        Ok((state(layer), vectors))
+                    };
+                    Judge::Pooled {
+                        pooling,
+                        parts: wanted.iter().map(part).collect::<Result<_, String>>()?,
+                        bias,
+                    }
+                }
+                Reads::Labels => Judge::Looking {
+                    state: state(wanted[0]),
+                    queries: add(name("queries"), (columns, hidden), ATTENTION)?,
+                    vectors: add(name("vectors"), (columns, hidden), OUTPUT)?,
+                    bias,
+                },
+            });
+        }
+        let memory = ChunkMemory::new(config.chunk_mib << 20);
+        Ok(Network { layers, columns, experts, dropout: config.feature_dropout, memory })
+    }
+
+    /// All weights.
+    pub(super) fn weights(&self) -> Vec<ParameterId> {
+        let of = |judge: &Judge| match judge {
+            Judge::Pooled { parts, bias, .. } => parts.iter().map(|&(_, id)| id).chain([*bias]).collect(),
+            Judge::Looking { queries, vectors, bias, .. } => vec![*queries, *vectors, *bias],
+        };
+        self.experts.iter().flat_map(of).collect()
+    }
+
+    /// What each expert reads of a batch whose layers are `states`.
+    pub(super) fn read(
+        &self,
+        tape: &mut Tape<'_>,
+        states: &[Var],
+        batch: &Batch,
+    ) -> Result<Vec<Read>, Error> {
+        let read = |judge: &Judge| match judge {
+            Judge::Pooled { pooling, parts, .. } => {
+                let pooled = |&(state, _): &(usize, ParameterId)| pool(tape, &states[state], batch, *pooling);
+                Ok(Read::Vectors(parts.iter().map(pooled).collect::<Result<_, Error>>()?))
+            }
+            Judge::Looking { state, .. } => Ok(Read::Tokens(states[*state].clone())),
+        };
+        self.experts.iter().map(read).collect()
+    }
+
+    /// An expert's scores of some sequences of a batch: `[sequences, columns]`.
+    pub(super) fn scores(
+        &self,
+        tape: &mut Tape<'_>,
+        expert: usize,
+        (read, batch): (&Read, &Batch),
+        sequences: Range<usize>,
+    ) -> Result<Var, Error> {
+        match (&self.experts[expert], read) {
+            (Judge::Looking { queries, vectors, bias, .. }, Read::Tokens(tokens)) => {
+                let (queries, outputs) = (weight(tape, *queries)?, weight(tape, *vectors)?);
+                let labels = LabelAttention {
+                    sequences,
+                    queries: &queries,
+                    outputs: &outputs,
+                    comparison: Comparison::Product,
+                    memory: &self.memory,
+                };
+                let found = label_attention(tape, tokens, batch, &labels)?;
+                add_bias(tape, &found, *bias)
+            }
+            (Judge::Pooled { .. }, Read::Vectors(vectors)) => {
+                let some = Network::some(tape, vectors, sequences)?;
+                self.scores_of(tape, expert, &some)
+            }
+            _ => unreachable!("an expert reads as it judges"),
+        }
+    }
+
+    /// The scores that an expert which pools gives for vectors, one matrix for each of its layers.
+    pub(super) fn scores_of(
+        &self,
+        tape: &mut Tape<'_>,
+        expert: usize,
+        vectors: &[Var],
+    ) -> Result<Var, Error> {
+        let Judge::Pooled { parts, bias, .. } = &self.experts[expert] else {
+            unreachable!("only experts that pool judge vectors");
+        };
+        let mut terms = Vec::with_capacity(parts.len());
+        for (place, (vectors, &(_, rows))) in vectors.iter().zip(parts).enumerate() {
+            let kept = dropout(tape, vectors, self.dropout)?;
+            terms.push(linear(tape, &kept, rows, (place == 0).then_some(*bias))?);
+        }
+        sum(tape, &terms)
+    }
+
+    /// The scores for a loss of an expert that is alone, described and not made where that is possible: so many labels
+    /// need never be there at once.
+    pub(super) fn scores_for_loss(
+        &self,
+        tape: &mut Tape<'_>,
+        expert: usize,
+        (read, batch): (&Read, &Batch),
+        sequences: Range<usize>,
+    ) -> Result<Scores, Error> {
+        match (&self.experts[expert], read) {
+            (Judge::Pooled { parts, bias, .. }, Read::Vectors(vectors)) if parts.len() == 1 => {
+                let some = Network::some(tape, vectors, sequences)?;
+                let kept = dropout(tape, &some[0], self.dropout)?;
+                let scores = Scores::with_weight(&kept, parts[0].1).bias(Number::Learned(*bias));
+                Ok(scores.chunk_memory(self.memory.bytes()))
+            }
+            _ => Ok(Scores::given(&self.scores(tape, expert, (read, batch), sequences)?)),
+        }
+    }
+
+    /// Some rows of each matrix.
+    pub(super) fn some(
+        tape: &mut Tape<'_>,
+        vectors: &[Var],
+        sequences: Range<usize>,
+    ) -> Result<Vec<Var>, Error> {
+        let all = 0..vectors[0].tensor().rows();
+        if sequences == all {
+            return Ok(vectors.to_vec());
+        }
+        vectors.iter().map(|matrix| rows(tape, matrix, sequences.clone())).collect()
+    }
+
+    /// The probabilities of all labels for some sequences of a batch, the mean of all experts': a row of `columns` each.
+    pub(super) fn probabilities(
+        &self,
+        tape: &mut Tape<'_>,
+        (reads, batch): (&[Read], &Batch),
+        sequences: Range<usize>,
+    ) -> Result<Vec<f32>, Error> {
+        let mut mean = vec![0.0; sequences.len() * self.columns];
+        let share = 1.0 / self.experts.len() as f32;
+        for (expert, read) in reads.iter().enumerate() {
+            let scores = self.scores(tape, expert, (read, batch), sequences.clone())?.tensor().to_vec()?;
+            mean.iter_mut().zip(scores).for_each(|(mean, score)| *mean += share * probability(score));
+        }
+        Ok(mean)
+    }
+
+    /// Values of the weights, by their names.
+    pub(super) fn values(&self, parameters: &Parameters) -> Result<Vec<(String, Vec<f32>)>, Error> {
+        let value = |id: ParameterId| Ok((parameters.info(id).name.clone(), parameters.to_vec(id)?));
+        self.weights().into_iter().map(value).collect()
+    }
+}
+
+/// The probability that a score stands for.
+pub(super) fn probability(score: f32) -> f32 {
+    1.0 / (1.0 + (-score).exp())
+}

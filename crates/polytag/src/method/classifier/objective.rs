@@ -1,0 +1,233 @@
+//! The losses of a step: experts on their own or together, how they differ, and the guides.
+
+use std::ops::Range;
+
+use polytag_nn::batch::Batch;
+use polytag_nn::device::Device;
+use polytag_nn::element::Element;
+use polytag_nn::encoder::Encoder;
+use polytag_nn::error::Error;
+use polytag_nn::loss::{Number, Positives, Scores, bernoulli_kl, binary_cross_entropy, mean_squared_error};
+use polytag_nn::op::{linear, sum};
+use polytag_nn::parameters::{ParameterId, Parameters};
+use polytag_nn::tape::{Tape, Var};
+use polytag_nn::tensor::Tensor;
+use polytag_nn::train::{Ahead, Evaluation, Objective, Order, Place};
+
+use super::config::{ClassifierConfig, Guide, Together};
+use super::measured::Measured;
+use super::network::{Network, Read};
+use crate::method::training::{Documents, LabelRows, Texts};
+
+/// What documents are guided by.
+pub(super) enum Guides {
+    /// The texts of each document's labels, one after the other.
+    Texts(Texts),
+    /// For each layer of each expert that pools a column a label, and what is added then.
+    OneHot(Vec<Vec<(ParameterId, ParameterId)>>),
+}
+
+/// What is trained.
+pub(super) struct Lessons<'a> {
+    pub(super) config: &'a ClassifierConfig,
+    pub(super) encoder: &'a Encoder,
+    pub(super) network: &'a Network,
+    pub(super) documents: &'a Documents,
+    pub(super) rows: &'a LabelRows,
+    pub(super) guides: Option<Guides>,
+    /// How many documents carry each label.
+    pub(super) counts: Tensor,
+    pub(super) measured: Option<Measured>,
+    pub(super) order: Order,
+    pub(super) prepared: Ahead<Lesson>,
+    pub(super) device: Device,
+    /// From which step experts are to differ.
+    pub(super) diverse_from: u64,
+}
+
+/// What a step needs besides the weights. Documents come first in the batch, those with labels before others; then the
+/// texts of their labels.
+pub(super) struct Lesson {
+    batch: Batch,
+    documents: usize,
+    positives: Positives,
+    guided: Option<Guided>,
+}
+
+/// Documents that are guided, the first ones, and by what.
+struct Guided {
+    count: usize,
+    positives: Positives,
+    /// A one for each label of each document, where numbers of labels' own guide.
+    ones: Option<Tensor>,
+}
+
+impl Lessons<'_> {
+    fn make(&self, place: Place) -> Result<Lesson, Error> {
+        let per_part = self.config.batch / self.config.accumulation;
+        let first = (place.step * self.config.accumulation as u64 + place.part as u64) * per_part as u64;
+        let mut chosen = self.order.examples(first, per_part);
+        chosen.sort_by_key(|&document| self.documents.labels(document).is_empty());
+        let lists: Vec<Vec<u32>> = chosen
+            .iter()
+            .map(|&document| {
+                self.documents.labels(document).iter().map(|&label| self.rows.row(label)).collect()
+            })
+            .collect();
+        let columns = self.network.columns;
+        let positives = Positives::new(&self.device, columns, lists.iter().map(Vec::as_slice))?;
+        let mut texts: Vec<&[u32]> = chosen.iter().map(|&place| self.documents.texts.get(place)).collect();
+        let count = lists.iter().filter(|list| !list.is_empty()).count();
+        let guided = match self.guides.as_ref().filter(|_| count > 0) {
+            None => None,
+            Some(guides) => {
+                let ones = match guides {
+                    Guides::Texts(label_texts) => {
+                        texts.extend(chosen[..count].iter().map(|&place| label_texts.get(place)));
+                        None
+                    }
+                    Guides::OneHot(_) => {
+                        let mut ones = vec![0.0; count * columns];
+                        for (row, list) in ones.chunks_exact_mut(columns).zip(&lists) {
+                            list.iter().for_each(|&label| row[label as usize] = 1.0);
+                        }
+                        Some(Tensor::new(&self.device, (count, columns), &ones, Element::F32)?)
+                    }
+                };
+                let positives =
+                    Positives::new(&self.device, columns, lists[..count].iter().map(Vec::as_slice))?;
+                Some(Guided { count, positives, ones })
+            }
+        };
+        let batch = self.encoder.batch(&self.device, texts)?;
+        Ok(Lesson { batch, documents: chosen.len(), positives, guided })
+    }
+
+    /// The losses of experts over the documents.
+    fn judged(
+        &self,
+        tape: &mut Tape<'_>,
+        (lesson, reads): (&Lesson, &[Read]),
+        diverse: bool,
+    ) -> Result<Vec<(Var, f32)>, Error> {
+        let documents = 0..lesson.documents;
+        if reads.len() == 1 {
+            let scores = self.network.scores_for_loss(tape, 0, (&reads[0], &lesson.batch), documents)?;
+            return Ok(vec![(binary_cross_entropy(tape, scores, &lesson.positives)?, 1.0)]);
+        }
+        let scores: Vec<Var> = reads
+            .iter()
+            .enumerate()
+            .map(|(expert, read)| self.network.scores(tape, expert, (read, &lesson.batch), documents.clone()))
+            .collect::<Result<_, Error>>()?;
+        let share = 1.0 / reads.len() as f32;
+        let mut losses = Vec::new();
+        match self.config.together {
+            Together::Individual => {
+                for scores in &scores {
+                    let loss = binary_cross_entropy(tape, Scores::given(scores), &lesson.positives)?;
+                    losses.push((loss, share));
+                }
+            }
+            Together::Collaborative => {
+                let total = Scores::given(&sum(tape, &scores)?).scale(Number::Constant(share));
+                losses.push((binary_cross_entropy(tape, total, &lesson.positives)?, 1.0));
+            }
+        }
+        if diverse {
+            for (place, left) in scores.iter().enumerate() {
+                for right in &scores[place + 1..] {
+                    let loss = bernoulli_kl(tape, (left, right), &lesson.positives, &self.counts)?;
+                    losses.push((loss, self.config.diversity));
+                }
+            }
+        }
+        Ok(losses)
+    }
+
+    /// The losses of the guides, of each expert that pools.
+    fn guided(
+        &self,
+        tape: &mut Tape<'_>,
+        (lesson, reads): (&Lesson, &[Read]),
+        guided: &Guided,
+    ) -> Result<Vec<(Var, f32)>, Error> {
+        let (first, count) = (lesson.documents, guided.count);
+        let pooled: Vec<(usize, &Vec<Var>)> = reads
+            .iter()
+            .enumerate()
+            .filter_map(|(expert, read)| match read {
+                Read::Vectors(vectors) => Some((expert, vectors)),
+                Read::Tokens(_) => None,
+            })
+            .collect();
+        let share = 1.0 / pooled.len() as f32;
+        let mut losses = Vec::new();
+        for (place, (expert, vectors)) in pooled.into_iter().enumerate() {
+            let labels = self.label_vectors(tape, vectors, (place, first..first + count), guided)?;
+            if self.config.feature_guide > 0.0 {
+                for (text, label) in Network::some(tape, vectors, 0..count)?.iter().zip(&labels) {
+                    let loss = mean_squared_error(tape, text, label)?;
+                    losses.push((loss, self.config.feature_guide * share));
+                }
+            }
+            if self.config.link_guide > 0.0 {
+                let scores = Scores::given(&self.network.scores_of(tape, expert, &labels)?);
+                let loss = binary_cross_entropy(tape, scores, &guided.positives)?;
+                losses.push((loss, self.config.link_guide * share));
+            }
+        }
+        Ok(losses)
+    }
+
+    /// What stands for the labels of the guided documents, for each layer of an expert: rows of the batch, or of numbers
+    /// of the labels' own.
+    fn label_vectors(
+        &self,
+        tape: &mut Tape<'_>,
+        vectors: &[Var],
+        (place, range): (usize, Range<usize>),
+        guided: &Guided,
+    ) -> Result<Vec<Var>, Error> {
+        match (&self.guides, &guided.ones) {
+            (Some(Guides::OneHot(weights)), Some(ones)) => {
+                let ones = Var::constant(ones.clone());
+                weights[place].iter().map(|&(weight, bias)| linear(tape, &ones, weight, Some(bias))).collect()
+            }
+            _ => Network::some(tape, vectors, range),
+        }
+    }
+}
+
+impl Objective for Lessons<'_> {
+    fn prepare(&mut self, place: Place) -> Result<(), Error> {
+        self.prepared.put(place, self.make(place)?);
+        Ok(())
+    }
+
+    fn losses(&mut self, tape: &mut Tape<'_>, place: Place) -> Result<Vec<(Var, f32)>, Error> {
+        let lesson = match self.prepared.take(place) {
+            Some(lesson) => lesson,
+            None => self.make(place)?,
+        };
+        let states = self.encoder.forward(tape, &lesson.batch, &self.network.layers)?;
+        let reads = self.network.read(tape, &states, &lesson.batch)?;
+        let diverse = self.config.diversity > 0.0 && place.step >= self.diverse_from;
+        let mut losses = self.judged(tape, (&lesson, &reads), diverse)?;
+        if let Some(guided) = &lesson.guided {
+            losses.extend(self.guided(tape, (&lesson, &reads), guided)?);
+        }
+        Ok(losses)
+    }
+
+    fn evaluate(&mut self, parameters: &Parameters) -> Result<Option<Evaluation>, Error> {
+        let Some(measured) = &self.measured else { return Ok(None) };
+        let labels = &self.rows.labels()[..self.rows.seen()];
+        measured.evaluate((self.encoder, parameters), self.network, labels).map(Some)
+    }
+}
+
+/// Whether a guide is one of numbers of the labels' own.
+pub(super) fn is_one_hot(config: &ClassifierConfig) -> bool {
+    config.guides() && config.guide == Guide::OneHot
+}

@@ -1,0 +1,294 @@
+//! From documents and their labels to a model.
+
+use polytag_nn::device::Device;
+use polytag_nn::element::Element;
+use polytag_nn::encoder::Encoder;
+use polytag_nn::parameters::{ParameterId, ParametersBuilder};
+use polytag_nn::random::Key;
+use polytag_nn::sentence::{Overrides, SentenceEncoder};
+use polytag_nn::tensor::Tensor;
+use polytag_nn::train::{Ahead, Ended, Order, Trainer, Watch};
+use sha2::{Digest as _, Sha256};
+
+use super::config::{ClassifierConfig, OUTPUT};
+use super::measured::{MEASURES, Measured};
+use super::model::ClassifierModel;
+use super::network::{Judge, Network};
+use super::objective::{Guides, Lessons, is_one_hot};
+use crate::data::{Dataset, LabelSpace};
+use crate::method::TrainContext;
+use crate::method::error::MethodError;
+use crate::method::training::{Documents, LabelRows, Reading, Texts, Told, add_documents, record};
+use crate::progress::{Event, Stage};
+
+/// Trains a classifier.
+pub(super) fn train(
+    method: &'static str,
+    config: &ClassifierConfig,
+    dataset: &dyn Dataset,
+    context: &TrainContext<'_>,
+) -> Result<ClassifierModel, MethodError> {
+    let space = dataset.label_space();
+    let rows = LabelRows::new(space);
+    let refused = |problem| MethodError::Config { method, problem };
+    if rows.seen() == 0 {
+        return Err(MethodError::NoPairs { method });
+    }
+    let folder = context.encoders.locate(&config.encoder)?;
+    let as_it_is = Overrides { normalise: Some(false), ..Overrides::default() };
+    let base = SentenceEncoder::load(&folder, &Device::cpu(), &as_it_is)?;
+    let longest = base.encoder().config().longest();
+    let base = base.cut_to(config.max_tokens.min(longest))?;
+    for expert in &config.experts {
+        expert.layers(base.encoder().last()).map_err(refused)?;
+    }
+    let reading =
+        Reading { tokenizer: base.tokenizer(), max_tokens: base.settings().max_tokens, stop: context.stop };
+    let stage = |name| Stage::start(context.progress, name, None);
+    let documents = Documents::read(dataset, reading, stage("tokenising documents"), |document| {
+        document.labels.is_some()
+    })?;
+    let measured = match context.dev.filter(|_| config.evaluations > 0) {
+        None => None,
+        Some(dev) => {
+            let stage = stage("tokenising dev documents");
+            let dev = Documents::read(dev, reading, stage, |document| !document.gold().is_empty())?;
+            (dev.len() > 0).then(|| Measured::new(dev, space))
+        }
+    };
+    let warn = |words: &str| context.progress.report(Event::Warned(words));
+    oddities(config, (space, &rows), &documents).iter().for_each(|words| warn(words));
+
+    let mut builder = ParametersBuilder::default();
+    let mut encoder = base.encoder().copy(base.parameters(), &mut builder)?;
+    if let Some(rate) = config.dropout {
+        encoder.set_dropout(rate)?;
+    }
+    let mut begin =
+        Beginning { key: Key::new(context.seed).part(0x0065_7870_6572), bias: config.bias, drawn: 0 };
+    let values = |name: &str, shape| Ok(begin.values(name, shape));
+    let network = Network::new(config, &encoder, rows.seen(), &mut builder, values).map_err(refused)?;
+    let guides = match (config.guides(), is_one_hot(config)) {
+        (false, _) => None,
+        (true, true) => Some(Guides::OneHot(one_hot(&network, &encoder, &mut builder, &mut begin))),
+        (true, false) => Some(Guides::Texts(label_texts(config, reading, (space, &rows), &documents)?)),
+    };
+    let mut parameters = builder.build(context.device)?;
+    let loop_config = config.loop_config(documents.len(), context.seed, measured.is_some());
+    let about = fingerprint(config, &documents, measured.as_ref(), guides.as_ref());
+    let groups = config.groups(encoder.config().hidden);
+    let mut trainer = Trainer::new(loop_config.clone(), groups, &mut parameters, &about)?;
+    let mut lessons = Lessons {
+        config,
+        encoder: &encoder,
+        network: &network,
+        documents: &documents,
+        rows: &rows,
+        guides,
+        counts: counts(space, &rows, network.columns, context.device)?,
+        measured,
+        order: Order::new(documents.len(), context.seed),
+        prepared: Ahead::default(),
+        device: context.device.clone(),
+        diverse_from: (config.diversity_after * config.epoch(documents.len()) as f64).ceil() as u64,
+    };
+    let mut told =
+        Told::begin(context.progress, "training", &MEASURES, &loop_config).of_chunks(&network.memory);
+    let ended = trainer.run(
+        &mut parameters,
+        &mut lessons,
+        &mut Watch {
+            stop: &|| context.stop.is_asked(),
+            note: &mut |point| told.point(point),
+            folder: context.folder,
+        },
+    )?;
+    let points = told.end();
+    if ended == Ended::Stopped {
+        return Err(MethodError::Stopped);
+    }
+    if matches!(context.device, Device::Cuda(_)) {
+        let gib = context.device.peak_memory().0 as f64 / f64::from(1 << 30);
+        context.progress.report(Event::Measured { name: "peak memory of the GPU, GiB:", value: gib });
+    }
+    drop(lessons);
+    let note = "Over all labels that dev documents carry.";
+    let record = record(method, &points, space, (&MEASURES, note), None);
+    Ok(ClassifierModel::trained(
+        config.clone(),
+        &base,
+        (encoder, network, &parameters),
+        space.clone(),
+        record,
+    )?)
+}
+
+/// What weights begin with.
+struct Beginning {
+    key: Key,
+    bias: f32,
+    drawn: u64,
+}
+
+impl Beginning {
+    /// A bias, or small random numbers, as BERT's classifiers have.
+    fn values(&mut self, name: &str, (rows, columns): (usize, usize)) -> Vec<f32> {
+        if name.ends_with("biases") {
+            return vec![self.bias; rows * columns];
+        }
+        self.drawn += 1;
+        let key = self.key.part(self.drawn);
+        let value = |place: usize| 0.02 * key.normal((place / columns) as u32, (place % columns) as u32);
+        (0..rows * columns).map(value).collect()
+    }
+}
+
+/// For each layer of each expert that pools a matrix with a column a label.
+fn one_hot(
+    network: &Network,
+    encoder: &Encoder,
+    builder: &mut ParametersBuilder,
+    begin: &mut Beginning,
+) -> Vec<Vec<(ParameterId, ParameterId)>> {
+    let hidden = encoder.config().hidden;
+    let mut weights = Vec::new();
+    for judge in &network.experts {
+        let Judge::Pooled { parts, .. } = judge else { continue };
+        let add = |place: usize| {
+            let (name, shape) = (format!("guide{}.{place}", weights.len()), (hidden, network.columns));
+            let weight = builder.add(&name, shape, &begin.values(&name, shape));
+            let bias = builder.add(&format!("{name}.bias"), (1, hidden), &vec![0.0; hidden]);
+            [weight, bias].iter().for_each(|&id| builder.info_mut(id).group = OUTPUT);
+            (weight, bias)
+        };
+        let layers = (0..parts.len()).map(add).collect();
+        weights.push(layers);
+    }
+    weights
+}
+
+/// The texts of each document's labels, one after the other between the tokens that every text begins and ends with.
+fn label_texts(
+    config: &ClassifierConfig,
+    reading: Reading<'_>,
+    (space, rows): (&LabelSpace, &LabelRows),
+    documents: &Documents,
+) -> Result<Texts, MethodError> {
+    let longest = config.label_tokens.min(reading.max_tokens);
+    let labels = &rows.labels()[..rows.seen()];
+    let tokens = config.label_text.tokens(space, labels, reading.tokenizer, longest)?;
+    let mut texts = Texts::default();
+    for document in 0..documents.len() {
+        let own = documents.labels(document).iter().map(|&label| &tokens[rows.row(label) as usize]);
+        let mut text: Vec<u32> = Vec::new();
+        let mut last = None;
+        for label in own {
+            let [first, inner @ .., end] = &label[..] else { continue };
+            if text.is_empty() {
+                text.push(*first);
+            }
+            text.extend(inner);
+            last = Some(*end);
+        }
+        text.truncate(longest - 1);
+        text.extend(last);
+        texts.extend([text]);
+    }
+    Ok(texts)
+}
+
+/// How many documents carry each label, row by row.
+fn counts(
+    space: &LabelSpace,
+    rows: &LabelRows,
+    columns: usize,
+    device: &Device,
+) -> Result<Tensor, MethodError> {
+    let mut counts = vec![1.0; columns];
+    for (count, &label) in counts.iter_mut().zip(&rows.labels()[..rows.seen()]) {
+        *count = space.train_count(label) as f32;
+    }
+    Ok(Tensor::new(device, (1, columns), &counts, Element::F32)?)
+}
+
+/// What is odd about a task, and what is made of it.
+fn oddities(
+    config: &ClassifierConfig,
+    (space, rows): (&LabelSpace, &LabelRows),
+    documents: &Documents,
+) -> Vec<String> {
+    let mut words = Vec::new();
+    let (all, seen) = (rows.len(), rows.seen());
+    if seen < all {
+        words.push(format!(
+            "{} of {all} labels are in no training document and will never be given; `of-lan` gives those, too",
+            all - seen
+        ));
+    }
+    let bare = (0..documents.len()).filter(|&document| documents.labels(document).is_empty()).count();
+    if bare > 0 {
+        words.push(format!(
+            "{bare} of {} training documents carry no label: they teach what does not fit",
+            documents.len()
+        ));
+    }
+    if seen == 1 {
+        words.push("there is one label only: every document will get it, with a probability".to_owned());
+    }
+    if config.guides() && !is_one_hot(config) {
+        let labels = &rows.labels()[..seen];
+        let symbols: Vec<&str> =
+            labels.iter().map(|&label| &space.label(label).name[..]).filter(|name| is_symbol(name)).collect();
+        if let Some(first) = symbols.first() {
+            words.push(format!(
+                "the names of {} of {seen} labels, such as {first:?}, are symbols: as guides they teach little (--set \
+                 guide=one-hot, or --method classifier)",
+                symbols.len()
+            ));
+        }
+    }
+    words
+}
+
+/// Whether a name has no word in it: no three letters in a row, or two of a script that needs no more.
+fn is_symbol(name: &str) -> bool {
+    let long_enough = |word: &str| word.chars().count() >= if word.is_ascii() { 3 } else { 1 };
+    !name.split(|c: char| !c.is_alphabetic()).any(|word| !word.is_empty() && long_enough(word))
+}
+
+/// A checksum of all that a training is a function of besides the weights that it begins with.
+fn fingerprint(
+    config: &ClassifierConfig,
+    documents: &Documents,
+    measured: Option<&Measured>,
+    guides: Option<&Guides>,
+) -> String {
+    let mut hash = Sha256::new();
+    hash.update(serde_json::to_string(config).expect("settings are plain"));
+    add_documents(&mut hash, documents);
+    if let Some(measured) = measured {
+        add_documents(&mut hash, measured.documents());
+    }
+    if let Some(Guides::Texts(texts)) = guides {
+        for text in texts.iter() {
+            text.iter().for_each(|id| hash.update(id.to_le_bytes()));
+            hash.update(u32::MAX.to_le_bytes());
+        }
+    }
+    crate::storage::hex(&hash.finalize())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_symbol;
+
+    #[test]
+    fn symbols_are_names_without_a_word() {
+        for name in ["08P01B", "++++-", "a1", "", "C4 v2"] {
+            assert!(is_symbol(name), "{name}");
+        }
+        for name in ["tea", "EU law", "茶", "08P01B: tin"] {
+            assert!(!is_symbol(name), "{name}");
+        }
+    }
+}
