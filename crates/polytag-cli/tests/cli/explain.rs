@@ -14,6 +14,11 @@ fn the_words_that_speak_for_a_label_are_shown() {
     assert_eq!((&told[0]["id"], told.as_array().unwrap().len()), (&"bees".into(), 1));
     assert!(told[0]["score"].as_f64().unwrap() > 0.0);
     assert!(!told[0]["reasons"].as_array().unwrap().is_empty());
+
+    lab.run_all(&["explain", "model", "--text", "green <tea>", "--html", "why.html"]).done();
+    let page = lab.read("why.html");
+    assert!(page.contains("tea trade (tea)") && page.contains("green &lt;tea&gt;"), "{page}");
+    assert!(!page.contains("<mark"), "words are not marked where nothing is known of them: {page}");
 }
 
 #[test]

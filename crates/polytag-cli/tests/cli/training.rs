@@ -41,6 +41,21 @@ fn a_training_shows_how_good_it_gets_and_leaves_its_course() {
 }
 
 #[test]
+fn a_classifier_shows_where_its_labels_look() {
+    let lab = Lab::with_task();
+    let ran = lab.run(&fit("me-xml", "experts", ""));
+    assert!(ran.stderr.contains("P@5") && ran.stderr.contains("step 4"), "{}", ran.stderr);
+    assert!(ran.done().contains("me-xml"));
+    let why = json(&lab.run("explain experts --text tea --k 1 --device cpu --json --html why.html").done());
+    assert!(why[0]["marks"][0]["attention"].is_number() && why[0]["marks"][0]["end"] == 3, "{why}");
+    let page = lab.read("why.html");
+    assert!(page.contains("<mark style=\"--strength:1.00\">tea</mark>"), "{page}");
+    let added = ["labels", "experts", "add", "--id", "ash", "--name", "ash", "--device", "cpu"];
+    let error = lab.run_all(&added).complaint();
+    assert!(error.contains("train"), "{error}");
+}
+
+#[test]
 fn a_document_that_is_a_label_is_not_tagged_with_itself() {
     let lab = Lab::with_task();
     let encoder = encoder();

@@ -197,7 +197,7 @@ impl Predictor for EmbeddingModel {
         let shares = self.encoder.shares(text_of(&passage), &vector)?;
         let cosine: f32 = shares.iter().map(|(_, share)| share).sum();
         let pieces = shares.into_iter().map(|(range, weight)| Piece { range, weight, attention: None });
-        let mut reasons = reasons(&passage, pieces);
+        let (mut reasons, marks) = reasons(&passage, pieces);
         let gain = self.index.gain(label);
         if gain != 0.0 {
             let words = "(how often the label is guessed)".to_owned();
@@ -211,7 +211,7 @@ impl Predictor for EmbeddingModel {
         if gain != 0.0 || self.words.is_some() {
             reasons.sort_by(Reason::order);
         }
-        Ok(Explanation { score, matched, reasons })
+        Ok(Explanation { score, matched, reasons, marks })
     }
 
     fn item_to_item(&self) -> bool {

@@ -12,6 +12,8 @@ h1{font-size:1.5rem;line-height:1.25}h2{font-size:17px;margin:2.5rem 0 .5rem}h1,
 figure{margin:2.5rem 0}svg{max-width:100%;height:auto}figcaption{color:var(--soft)}\
 .scroll{overflow-x:auto}table{border-collapse:collapse}\
 th,td{padding:.3rem 1.2rem .3rem 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--grid)}\
+.note{color:var(--soft)}.marked{white-space:pre-wrap}\
+mark{color:inherit;background:rgb(255 160 0/calc(.75*var(--strength)))}\
 th{font-weight:600}.number{text-align:right;font-variant-numeric:tabular-nums}";
 
 /// A page that needs nothing else. All text in it is escaped.
@@ -44,6 +46,15 @@ pub enum Part {
         /// The rows; cells that a row lacks are empty.
         rows: Vec<Vec<String>>,
     },
+    /// A text, parts of which stand out.
+    Marked {
+        /// What it is called.
+        title: String,
+        /// What there is to say about it; may be empty.
+        note: String,
+        /// Its parts in order, and how strongly each stands out, from 0 to 1.
+        runs: Vec<(String, f32)>,
+    },
 }
 
 impl Page {
@@ -62,6 +73,7 @@ impl Page {
             match part {
                 Part::Figure { svg, note } => html += &figure(svg, note),
                 Part::Table { title, head, rows } => html += &table(title, head, rows),
+                Part::Marked { title, note, runs } => html += &marked(title, note, runs),
             }
         }
         html + "</body>\n</html>\n"
@@ -72,6 +84,21 @@ fn figure(svg: &Svg, note: &str) -> String {
     let note =
         if note.is_empty() { String::new() } else { format!("<figcaption>{}</figcaption>\n", escape(note)) };
     format!("<figure>\n{svg}{note}</figure>\n")
+}
+
+fn marked(title: &str, note: &str, runs: &[(String, f32)]) -> String {
+    let run = |(text, strength): &(String, f32)| {
+        let text = escape(text);
+        // Fainter than this nobody sees it.
+        if *strength < 0.02 {
+            return text.to_string();
+        }
+        format!("<mark style=\"--strength:{strength:.2}\">{text}</mark>")
+    };
+    let note =
+        if note.is_empty() { String::new() } else { format!("<p class=\"note\">{}</p>\n", escape(note)) };
+    let text: String = runs.iter().map(run).collect();
+    format!("<h2>{}</h2>\n{note}<p class=\"marked\">{text}</p>\n", escape(title))
 }
 
 fn table(title: &str, head: &[String], rows: &[Vec<String>]) -> String {
@@ -125,6 +152,11 @@ mod tests {
                     rows: vec![texts(["<td>", "1,234.5"]), texts(["short"]), texts(["long", "−1", "2", "x"])],
                 },
                 Part::Table { title: String::new(), head: Vec::new(), rows: Vec::new() },
+                Part::Marked {
+                    title: "a < b".to_owned(),
+                    note: "\"&\"".to_owned(),
+                    runs: vec![("tea & <b>".to_owned(), 0.5), (" milk".to_owned(), 0.0)],
+                },
             ],
         };
         let html = page.to_html();

@@ -45,4 +45,33 @@ pub struct Explanation {
     /// What speaks for it, the most important first. The weights add up to the score; where the score is a
     /// probability, to its log-odds.
     pub reasons: Vec<Reason>,
+    /// The words of the passage in their order, where the method can say what each adds; else none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<Mark>,
+}
+
+/// A word of the passage, and what it has to do with a score.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Mark {
+    /// Whether it stands in the title or in the text.
+    pub field: Field,
+    /// Its first byte there.
+    pub start: usize,
+    /// The byte after it.
+    pub end: usize,
+    /// How much of the score is due to it.
+    pub weight: f32,
+    /// How much of its attention the label gives it, where labels attend.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attention: Option<f32>,
+}
+
+impl Mark {
+    /// How strongly each of these stands out beside the others, from 0 to 1: by attention, where labels attend, else by
+    /// what it adds.
+    pub fn strengths(marks: &[Mark]) -> Vec<f32> {
+        let strength = |mark: &Mark| mark.attention.unwrap_or(mark.weight).max(0.0);
+        let most = marks.iter().map(strength).fold(0.0, f32::max);
+        marks.iter().map(|mark| if most > 0.0 { strength(mark) / most } else { 0.0 }).collect()
+    }
 }

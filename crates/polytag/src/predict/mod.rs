@@ -5,7 +5,7 @@
 
 mod explanation; // why a label was given
 
-pub use explanation::{Explanation, Field, Reason};
+pub use explanation::{Explanation, Field, Mark, Reason};
 
 use crate::Fault;
 use crate::artifact::{ArtifactError, ModelWriter};

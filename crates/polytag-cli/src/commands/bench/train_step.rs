@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use polytag_nn::encoder::{EncoderConfig, Family};
 use polytag_nn::error::Bytes;
-use polytag_nn::measure::{self, StepTimes};
+use polytag_nn::measure::{self, Lesson, StepTimes};
 use serde::{Deserialize, Serialize};
 
 use super::super::{DONE, Done};
@@ -32,8 +32,10 @@ Examples:
   polytag bench train-step --shape minilm --batch 256 --length 128 --peak 700 --json
   polytag bench train-step --lengths batches.json --modes eager --python venv/bin/python
   polytag bench train-step --device cpu --shape minilm --batch 8 --steps 5
+  polytag bench train-step --shape minilm --batch 32 --length 512 --labels 4271 --looking
 
-Weights and tokens are random; the loss is InfoNCE between the halves of the batch, the optimizer AdamW.
+Weights and tokens are random; the loss is InfoNCE between the halves of the batch or, with --labels, binary
+cross-entropy over labels, five of which each text carries; the optimizer is AdamW.
 Lengths from a file are a JSON list of batches, each a list of lengths. The peer is PyTorch (pip install
 torch): bf16 on a GPU, padded batches, as many threads; where lengths vary, the ratio is one of tokens a
 second.")]
@@ -53,7 +55,7 @@ pub(crate) struct TrainStep {
     /// Numbers a token inside the feed-forward part [default: four times those outside]
     #[arg(long, value_name = "N", value_parser = at_least_one(1 << 18))]
     inner: Option<usize>,
-    /// How many texts a batch has; an even number
+    /// How many texts a batch has; an even number, unless there are labels
     #[arg(long, default_value_t = 64, value_name = "N", value_parser = at_least_one(1 << 16))]
     batch: usize,
     /// How many tokens each text has
@@ -62,6 +64,12 @@ pub(crate) struct TrainStep {
     /// File with the lengths of the texts, batch by batch
     #[arg(long, value_name = "FILE", conflicts_with_all = ["batch", "length"])]
     lengths: Option<PathBuf>,
+    /// Learn which of so many labels texts carry, not which texts go together
+    #[arg(long, value_name = "N", value_parser = at_least_one(1 << 24))]
+    labels: Option<usize>,
+    /// Labels look for themselves at the first layer, too
+    #[arg(long, requires = "labels")]
+    looking: bool,
     /// How many steps are measured
     #[arg(long, default_value_t = 30, value_name = "N", value_parser = at_least_one(1 << 20))]
     steps: usize,
@@ -117,6 +125,8 @@ struct Job<'a> {
     threads: usize,
     steps: usize,
     pad_to: Option<usize>,
+    labels: Option<usize>,
+    looking: bool,
     layers: usize,
     hidden: usize,
     heads: usize,
@@ -169,6 +179,9 @@ struct Report {
     /// How many tokens all batches have.
     tokens: usize,
     steps: usize,
+    /// How many labels are learned, if not pairs; whether they look for themselves.
+    labels: Option<usize>,
+    looking: bool,
     /// Whether texts differ in length, so that tokens a second are compared.
     lengths_vary: bool,
     ours: Figures,
@@ -179,7 +192,11 @@ struct Report {
 impl TrainStep {
     pub(crate) fn run(&self, session: &Session) -> Done {
         let batches = self.batches()?;
-        let step = measure::TrainStep { config: self.config(), batches, steps: self.steps };
+        let lesson = match self.labels {
+            None => Lesson::Pairs,
+            Some(count) => Lesson::Labels { count, looking: self.looking },
+        };
+        let step = measure::TrainStep { lesson, config: self.config(), batches, steps: self.steps };
         let device = self.device.open(self.cache.root().as_deref(), session)?;
         let times = step.run(&device)?;
         unless_stopped(session)?;
@@ -256,6 +273,8 @@ impl TrainStep {
             texts: lengths().count(),
             tokens: lengths().sum(),
             steps: step.steps,
+            labels: self.labels,
+            looking: self.looking,
             lengths_vary: lengths().min() != lengths().max(),
             ours: Figures {
                 name: "polytag".to_owned(),
@@ -278,6 +297,8 @@ impl TrainStep {
             threads: rayon::current_num_threads(),
             steps: self.steps,
             pad_to: self.pad_to,
+            labels: self.labels,
+            looking: self.looking,
             layers,
             hidden,
             heads,
@@ -321,7 +342,11 @@ fn describe(report: &Report) -> String {
     let tokens = count(report.tokens as u64);
     let mut text =
         format!("{layers} layers of {hidden} numbers, {heads} heads; {batches} batches, {texts} texts, ");
-    text.push_str(&format!("{tokens} tokens; {device}, {threads} threads\n\n"));
+    let labels = report.labels.map_or(String::new(), |labels| {
+        let looking = if report.looking { " that look for themselves, too" } else { "" };
+        format!("; {} labels{looking}", count(labels as u64))
+    });
+    text.push_str(&format!("{tokens} tokens{labels}; {device}, {threads} threads\n\n"));
     let mut table = Table::default();
     table.row(["", "ms", "tokens/s", "TFLOP/s", "of peak", "memory"]);
     let peers = report.peers.iter().filter_map(|peer| peer.figures.as_ref());

@@ -1,7 +1,8 @@
 """A training step of a BERT-shaped encoder in PyTorch: the peer of `polytag bench train-step`.
 
-Post-norm encoder, mean pooling, unit length, InfoNCE between the halves of the batch, AdamW, bf16 autocast
-on a GPU. The job comes as JSON on standard input; batches are lists of lengths, each padded to its longest
+Post-norm encoder, mean pooling, unit length, InfoNCE between the halves of the batch; or with labels binary
+cross-entropy over them, from the first token and perhaps from attention of every label to the first layer. AdamW, bf16
+autocast on a GPU. The job comes as JSON on standard input; batches are lists of lengths, each padded to its longest
 text, and padding is masked, as PyTorch users do. Prints one line of JSON: milliseconds a step (median), real
 tokens a second, peak memory."""
 import json
@@ -42,14 +43,38 @@ class Encoder(nn.Module):
         self.positions = nn.Embedding(job.positions, job.hidden)
         self.norm = nn.LayerNorm(job.hidden, eps=1e-12)
         self.layers = nn.ModuleList(Layer() for _ in range(job.layers))
+        if job.labels:
+            self.output = nn.Linear(job.hidden, job.labels)
+            nn.init.constant_(self.output.bias, -5.0)
+        if job.looking:
+            self.queries = nn.Parameter(0.02 * torch.randn(job.labels, job.hidden))
+            self.expected = nn.Parameter(0.02 * torch.randn(job.labels, job.hidden))
 
     def forward(self, ids, present):
         x = self.norm(self.words(ids) + self.positions.weight[: ids.shape[1]])
         mask = present[:, None, None, :]
+        first = None
         for layer in self.layers:
             x = layer(x, mask)
+            first = x if first is None else first
+        if job.labels:
+            return [self.output(x[:, 0]), *([self.looked(first, present)] if job.looking else [])]
         weights = present[:, :, None].float()
         return F.normalize((x.float() * weights).sum(1) / weights.sum(1), dim=1)
+
+
+    def looked(self, tokens, present):
+        weights = torch.einsum("bth,lh->blt", tokens, self.queries) / job.hidden**0.5
+        weights = weights.masked_fill(~present[:, None, :], float("-inf")).softmax(-1)
+        found = torch.einsum("blt,bth->blh", weights.to(tokens.dtype), tokens)
+        return (found.float() * self.expected).sum(-1) + self.output.bias
+
+
+def carried(texts, generator):
+    """A one for each label that a text carries."""
+    ones = torch.zeros(texts, job.labels)
+    ones.scatter_(1, torch.randint(0, job.labels, (texts, 5), generator=generator), 1.0)
+    return ones.to(job.device)
 
 
 def padded(lengths, generator):
@@ -73,6 +98,7 @@ encode = torch.compile(model) if job.mode == "compile" else model
 optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, weight_decay=0.01, fused=on_gpu)
 generator = torch.Generator().manual_seed(42)
 inputs = [padded(lengths, generator) for lengths in job.batches]
+labels = [carried(len(lengths), generator) for lengths in job.batches] if job.labels else []
 # Whole rounds, so that the first measured batch is the first one, as it is for polytag.
 warm = len(inputs) * -(-8 // len(inputs))
 seconds, tokens = [], 0
@@ -83,9 +109,13 @@ for step in range(warm + job.steps):
     start = time.perf_counter()
     with torch.autocast("cuda", dtype=torch.bfloat16, enabled=on_gpu):
         rows = encode(ids, present)
-    half = len(rows) // 2
-    scores = rows[:half].float() @ rows[half : 2 * half].float().T / 0.05
-    F.cross_entropy(scores, torch.arange(half, device=scores.device)).backward()
+    if job.labels:
+        losses = [F.binary_cross_entropy_with_logits(scores.float(), labels[which], reduction="sum") for scores in rows]
+        (sum(losses) / len(ids)).backward()
+    else:
+        half = len(rows) // 2
+        scores = rows[:half].float() @ rows[half : 2 * half].float().T / 0.05
+        F.cross_entropy(scores, torch.arange(half, device=scores.device)).backward()
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     synchronise()

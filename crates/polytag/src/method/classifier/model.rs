@@ -202,7 +202,7 @@ impl Predictor for ClassifierModel {
 
     fn explain(&self, passage: Passage<'_>, label: LabelId) -> Result<Explanation, PredictError> {
         let Some(row) = self.labels.iter().position(|&known| known == label) else {
-            return Ok(Explanation { score: 0.0, matched: None, reasons: Vec::new() });
+            return Ok(Explanation { score: 0.0, matched: None, reasons: Vec::new(), marks: Vec::new() });
         };
         let (ids, ranges) = self.tokenizer.pieces(text_of(&passage), self.settings.max_tokens)?;
         let batch = self.encoder.batch(self.parameters.device(), [&ids[..]])?;
@@ -230,7 +230,8 @@ impl Predictor for ClassifierModel {
         }
         pieces.push(Piece { range: 0..0, weight: before, attention: None });
         let matched = Some(self.space.label(label).name.clone());
-        Ok(Explanation { score, matched, reasons: reasons(&passage, pieces) })
+        let (reasons, marks) = reasons(&passage, pieces);
+        Ok(Explanation { score, matched, reasons, marks })
     }
 
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {

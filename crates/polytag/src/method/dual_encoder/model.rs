@@ -119,7 +119,7 @@ impl Predictor for DualEncoderModel {
 
     fn explain(&self, passage: Passage<'_>, label: LabelId) -> Result<Explanation, PredictError> {
         let Some((vector, own_bias)) = self.vector(label) else {
-            return Ok(Explanation { score: 0.0, matched: None, reasons: Vec::new() });
+            return Ok(Explanation { score: 0.0, matched: None, reasons: Vec::new(), marks: Vec::new() });
         };
         let (scale, bias) = self.core.scoring.shares();
         let shares = self.core.encoder.shares(text_of(&passage), &vector)?;
@@ -129,7 +129,8 @@ impl Predictor for DualEncoderModel {
         let pieces = pieces.map(|(range, weight)| Piece { range, weight, attention: None });
         let matched = Some(self.space.label(label).name.clone());
         let score = self.core.scoring.score(comparison);
-        Ok(Explanation { score, matched, reasons: reasons(&passage, pieces) })
+        let (reasons, marks) = reasons(&passage, pieces);
+        Ok(Explanation { score, matched, reasons, marks })
     }
 
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {

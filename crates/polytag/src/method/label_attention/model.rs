@@ -238,7 +238,7 @@ impl Predictor for LabelAttentionModel {
         let vector = |index: &Exact| index.vector(label);
         let (Some(query), Some(output)) = (vector(&self.vectors.queries), vector(&self.vectors.outputs))
         else {
-            return Ok(Explanation { score: 0.0, matched: None, reasons: Vec::new() });
+            return Ok(Explanation { score: 0.0, matched: None, reasons: Vec::new(), marks: Vec::new() });
         };
         let encoder = &self.core.encoder;
         let (ids, ranges) = encoder.tokenizer().pieces(text_of(&passage), encoder.settings().max_tokens)?;
@@ -266,8 +266,8 @@ impl Predictor for LabelAttentionModel {
         });
         let before = Piece { range: 0..0, weight: own_bias * scale + bias, attention: None };
         let score = self.core.scoring.score(shares.iter().sum::<f32>() + own_bias);
-        let reasons = reasons(&passage, pieces.chain([before]));
-        Ok(Explanation { score, matched: Some(name), reasons })
+        let (reasons, marks) = reasons(&passage, pieces.chain([before]));
+        Ok(Explanation { score, matched: Some(name), reasons, marks })
     }
 
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {

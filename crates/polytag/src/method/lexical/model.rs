@@ -267,7 +267,7 @@ impl Predictor for LexicalModel {
             })
             .collect();
         reasons.sort_by(Reason::order);
-        Ok(Explanation { score, matched, reasons })
+        Ok(Explanation { score, matched, reasons, marks: Vec::new() })
     }
 
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
