@@ -7,7 +7,9 @@
 mod vocabulary; // terms and their numbers
 mod csr; // sparse matrices
 mod tfidf; // how much a term says
+mod groups; // like rows together
 
 pub use csr::{Csr, CsrError, Row};
+pub use groups::balanced_groups;
 pub use tfidf::{Tfidf, TfidfConfig, TfidfError};
 pub use vocabulary::{Vocabulary, VocabularyError};
