@@ -78,7 +78,15 @@ fn ablations() -> Vec<(&'static str, Value)> {
         ("me-xml", json!({"experts": ["labels@1", "labels@last", "cls@last"], "diversity_after": 1})),
         ("me-xml", json!({"experts": ["cls@1", "cls@last"]})),
         ("me-xml", json!({"experts": two, "feature_guide": 1, "link_guide": 1})),
+        ("classifier", clustered(1)),
+        ("gudn", clustered(2)),
+        ("me-xml", clustered(1)),
     ]
+}
+
+/// Labels in clusters of two, so many of which are judged.
+fn clustered(beam: usize) -> Value {
+    json!({"cluster_above": 3, "cluster_size": 2, "cluster_beam": beam, "cluster_labels": 3})
 }
 
 #[test]
@@ -121,6 +129,32 @@ fn a_probability_is_the_mean_of_the_experts_and_its_parts_add_up() {
 }
 
 #[test]
+fn labels_in_clusters_are_judged_a_few_at_a_time() {
+    let tried = Tried::new();
+    let (model, heard) = tried.fit("classifier", &clustered(1)).unwrap();
+    assert!(heard.iter().any(|event| event.contains("grouping labels")), "{heard:?}");
+    let row = heard.iter().rfind(|event| event.starts_with("Row")).unwrap();
+    assert!(row.contains("candidates"), "{row}");
+    let model = read(&model);
+    let passage = Passage::from("the river and the river");
+    let best = |allowed: Option<&Allowed>| -> Vec<String> {
+        let ranking = model.predict(&[passage], &Ask { k: 10, allowed }).unwrap().remove(0);
+        ranking.labels().map(|label| model.label_space().label(label).id.clone()).collect()
+    };
+    // A cluster holds two, and rows are filled up with others.
+    let found = best(None);
+    assert_eq!(found[0], "1");
+    assert!(found.len() <= 4, "{found:?}");
+    // Labels that are asked for are judged whatever their clusters are.
+    for id in ["1", "2", "3", "4"] {
+        let only: Allowed = [model.label_space().find(id).unwrap()].into_iter().collect();
+        assert_eq!(best(Some(&only)), [id]);
+    }
+    let unseen: Allowed = [model.label_space().find("5").unwrap()].into_iter().collect();
+    assert!(best(Some(&unseen)).is_empty());
+}
+
+#[test]
 fn labels_are_allowed_renamed_and_removed_but_not_added() {
     let tried = Tried::new();
     let (model, _) = tried.fit("me-xml", &json!({"epochs": 2})).unwrap();
@@ -146,7 +180,7 @@ fn labels_are_allowed_renamed_and_removed_but_not_added() {
 fn a_run_broken_off_goes_on_and_ends_the_same() {
     let tried = Tried::new();
     let more = json!({"epochs": 6, "experts": ["labels@1", "cls@last2"], "feature_guide": 1, "link_guide": 1,
-        "guide": "one-hot", "diversity_after": 1});
+        "guide": "one-hot", "diversity_after": 1, "cluster_above": 2, "cluster_size": 3, "cluster_labels": 3});
     let (straight, _) = tried.fit("me-xml", &more).unwrap();
     let (model, folder) = (tried.dir.path().join("broken"), tried.dir.path().join("training"));
     fs::create_dir_all(&folder).unwrap();

@@ -61,6 +61,15 @@ pub struct ClassifierConfig {
     pub label_text: LabelText,
     /// How many tokens of a document's labels are read, of all together.
     pub label_tokens: usize,
+    /// How many labels there may be before they are judged in clusters: a document's best ones first, and their labels
+    /// only.
+    pub cluster_above: usize,
+    /// How many labels a cluster has at most.
+    pub cluster_size: usize,
+    /// How many clusters of a document have their labels judged.
+    pub cluster_beam: usize,
+    /// How many labels a training step judges, for all its documents, where there are clusters.
+    pub cluster_labels: usize,
     /// The rate of dropout before labels are judged.
     pub feature_dropout: f32,
     /// What a label's score begins with.
@@ -111,6 +120,10 @@ impl Default for ClassifierConfig {
             guide: Guide::Texts,
             label_text: LabelText::Name,
             label_tokens: 512,
+            cluster_above: 20_000,
+            cluster_size: 64,
+            cluster_beam: 16,
+            cluster_labels: 8192,
             feature_dropout: 0.3,
             bias: -5.0,
             epochs: 8,
@@ -201,6 +214,9 @@ impl ClassifierConfig {
             .or_else(|| at_least_one("max_steps", self.max_steps.map_or(1, |steps| steps as usize)))
             .or_else(|| at_least_one("batch", self.batch))
             .or_else(|| at_least_one("accumulation", self.accumulation))
+            .or_else(|| at_least_one("cluster_size", self.cluster_size))
+            .or_else(|| at_least_one("cluster_beam", self.cluster_beam))
+            .or_else(|| at_least_one("cluster_labels", self.cluster_labels))
             .or(parts)
             .or_else(|| number("chunk_mib", self.chunk_mib as f64, f64::from(1 << 20)))
             .or_else(|| at_least_one("chunk_mib", self.chunk_mib))
@@ -280,6 +296,7 @@ mod tests {
         assert!(refused(|config| config.batch = 0).contains("batch = 0"));
         assert!(refused(|config| config.accumulation = 7).contains("7 parts"));
         assert!(refused(|config| config.feature_dropout = 1.0).contains("feature_dropout"));
+        assert!(refused(|config| config.cluster_beam = 0).contains("cluster_beam"));
         assert!(refused(|config| config.bias = f32::NAN).contains("bias"));
         assert!(refused(|config| config.max_steps = Some(0)).contains("max_steps"));
     }

@@ -6,6 +6,7 @@
 
 mod expert; // what an expert reads
 mod config;
+mod clusters; // labels in clusters, where there are too many
 mod network; // the experts' weights and scores
 mod measured; // how good they are, and the best labels by them
 mod objective; // the losses of a step

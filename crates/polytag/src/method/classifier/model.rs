@@ -12,8 +12,9 @@ use polytag_nn::tape::Tape;
 use polytag_nn::tokenizer::{Text, Tokenizer};
 use polytag_nn::train::CURVE;
 
+use super::clusters::Clusters;
 use super::config::ClassifierConfig;
-use super::measured::{best, rank};
+use super::measured::rank;
 use super::network::{Judge, Network, probability};
 use crate::artifact::{ArtifactError, MANIFEST, ModelFolder, ModelWriter, TensorsBuilder};
 use crate::data::{LabelChange, LabelSpace, Passage};
@@ -30,6 +31,9 @@ const ENCODER: &str = "encoder";
 
 /// The file of the experts' weights.
 const EXPERTS: &str = "experts.safetensors";
+
+/// Which cluster each label is in, among the experts' weights, where labels are in clusters.
+const CLUSTERS: &str = "clusters.of_labels";
 
 /// The course of the training for people.
 const PAGE: &str = "training.html";
@@ -66,8 +70,9 @@ impl ClassifierModel {
         // Every weight is asked for once, by its name.
         let mut known: HashMap<String, Vec<f32>> = network.values(parameters)?.into_iter().collect();
         let take = |name: &str, _| known.remove(name).ok_or_else(|| format!("{name} is missing"));
-        let network =
-            Network::new(&config, &encoder, labels.len(), &mut builder, take).map_err(Error::Unfit)?;
+        let clusters = network.recall.as_ref().map(|recall| recall.clusters.clone());
+        let rows = (labels.len(), clusters);
+        let network = Network::new(&config, &encoder, rows, &mut builder, take).map_err(Error::Unfit)?;
         Ok(ClassifierModel {
             encoder,
             network,
@@ -99,7 +104,21 @@ impl ClassifierModel {
                 false => Err(format!("{name}: it does not fit the labels and the encoder")),
             }
         };
-        let network = Network::new(&config, &encoder, labels.len(), &mut builder, values)
+        let clusters = match tensors.has(CLUSTERS) {
+            false => None,
+            true => {
+                let of_rows = tensors.f32(CLUSTERS)?;
+                let fits = |&cluster: &f32| {
+                    cluster >= 0.0 && cluster.fract() == 0.0 && cluster < labels.len() as f32
+                };
+                if of_rows.len() != labels.len() || !of_rows.iter().all(fits) {
+                    return Err(folder.damaged(EXPERTS, "its clusters are not those of the labels").into());
+                }
+                Some(Clusters::new(of_rows.into_iter().map(|cluster| cluster as u32).collect()))
+            }
+        };
+        let rows = (labels.len(), clusters);
+        let network = Network::new(&config, &encoder, rows, &mut builder, values)
             .map_err(|problem| folder.damaged(EXPERTS, problem))?;
         Ok(ClassifierModel {
             encoder,
@@ -175,13 +194,21 @@ impl Predictor for ClassifierModel {
     fn predict(&self, passages: &[Passage<'_>], ask: &Ask<'_>) -> Result<Vec<Ranking>, PredictError> {
         let may =
             |label| self.space.is_active(label) && ask.allowed.is_none_or(|allowed| allowed.contains(label));
+        let named: Option<Vec<u32>> = ask.allowed.map(|allowed| {
+            let rows = self.labels.iter().zip(0..).filter(|(label, _)| allowed.contains(**label));
+            rows.map(|(_, row)| row).collect()
+        });
+        if named.as_ref().is_some_and(Vec::is_empty) {
+            return Ok(vec![Ranking::default(); passages.len()]);
+        }
         let mut rankings = Vec::with_capacity(passages.len());
         for window in passages.chunks(WINDOW) {
             let texts: Vec<Text<'_>> = window.iter().map(text_of).collect();
             let tokens = self.tokenizer.encode(&texts, self.settings.max_tokens)?;
             let tokens: Vec<&[u32]> = tokens.iter().map(Vec::as_slice).collect();
-            let found = rank((&self.encoder, &self.parameters), &self.network, &tokens, |row| {
-                best(row, &self.labels, ask.k, may)
+            let texts = (&tokens[..], named.as_deref());
+            let found = rank((&self.encoder, &self.parameters), &self.network, texts, |found| {
+                found.best(&self.labels, ask.k, may)
             })?;
             for ranking in found {
                 rankings.push(ranking?);
@@ -246,6 +273,15 @@ impl Predictor for ClassifierModel {
         let mut tensors = TensorsBuilder::default();
         for (name, values) in &values {
             tensors = tensors.f32(name, values);
+        }
+        // Whole numbers that single precision holds: there are fewer clusters than labels.
+        let clusters: Option<Vec<f32>> = self
+            .network
+            .recall
+            .as_ref()
+            .map(|recall| recall.clusters.of_rows().iter().map(|&cluster| cluster as f32).collect());
+        if let Some(clusters) = &clusters {
+            tensors = tensors.f32(CLUSTERS, clusters);
         }
         model.tensors(EXPERTS, &tensors)?;
         model.file(CURVE, self.record[0].as_bytes())?;

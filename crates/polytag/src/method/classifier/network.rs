@@ -3,21 +3,25 @@
 //! An expert that pools compares one vector of a document, or several joined, with a vector of each label. One whose
 //! labels look for themselves gives each label a query over the tokens of its layer. Both end with scores of all labels;
 //! a score becomes a probability, and the experts' probabilities count alike. Rows of labels are filled up to a
-//! multiple of eight, which the GPU wants; what is filled up is no label and is never read.
+//! multiple of eight, which the GPU wants; what is filled up is no label and is never read. Where labels are in clusters,
+//! these are judged first, by the last layer's first token, and then some labels only.
 
 use std::ops::Range;
 
 use polytag_nn::batch::Batch;
+use polytag_nn::element::Element;
 use polytag_nn::encoder::Encoder;
 use polytag_nn::error::Error;
 use polytag_nn::loss::{Number, Scores};
 use polytag_nn::op::{
-    ChunkMemory, Comparison, LabelAttention, Pooling, add_bias, dropout, label_attention, linear, pool, rows,
-    sum, weight,
+    ChunkMemory, Comparison, LabelAttention, Pooling, RowIds, add_bias, dropout, gather, label_attention,
+    linear, pool, product, rows, sum, weight,
 };
 use polytag_nn::parameters::{ParameterId, Parameters, ParametersBuilder};
 use polytag_nn::tape::{Tape, Var};
+use polytag_nn::tensor::Tensor;
 
+use super::clusters::Clusters;
 use super::config::{ATTENTION, ClassifierConfig, OUTPUT};
 use super::expert::Reads;
 
@@ -28,6 +32,7 @@ pub(super) struct Network {
     /// Rows of labels, filled up.
     pub(super) columns: usize,
     pub(super) experts: Vec<Judge>,
+    pub(super) recall: Option<Recall>,
     dropout: f32,
     pub(super) memory: ChunkMemory,
 }
@@ -38,6 +43,18 @@ pub(super) enum Judge {
     Pooled { pooling: Pooling, parts: Vec<(usize, ParameterId)>, bias: ParameterId },
     /// A query for each label, and what it expects to find.
     Looking { state: usize, queries: ParameterId, vectors: ParameterId, bias: ParameterId },
+}
+
+/// Who judges clusters of labels.
+pub(super) struct Recall {
+    pub(super) clusters: Clusters,
+    /// Rows of clusters, filled up.
+    pub(super) columns: usize,
+    /// How many clusters of a document have their labels judged.
+    pub(super) beam: usize,
+    state: usize,
+    vectors: ParameterId,
+    bias: ParameterId,
 }
 
 /// What an expert has read of a batch.
@@ -54,7 +71,7 @@ impl Network {
     pub(super) fn new(
         config: &ClassifierConfig,
         encoder: &Encoder,
-        labels: usize,
+        (labels, clusters): (usize, Option<Clusters>),
         builder: &mut ParametersBuilder,
         mut values: impl FnMut(&str, (usize, usize)) -> Result<Vec<f32>, String>,
     ) -> Result<Network, String> {
@@ -65,6 +82,7 @@ impl Network {
             .map(|expert| expert.layers(encoder.last()))
             .collect::<Result<_, String>>()?;
         let mut layers = wanted.concat();
+        layers.extend(clusters.is_some().then_some(encoder.last()));
         layers.sort_unstable();
         layers.dedup();
         let state = |layer: usize| layers.binary_search(&layer).expect("layers that are read are there");
@@ -97,8 +115,22 @@ impl Network {
                 },
             });
         }
+        let recall = match clusters {
+            None => None,
+            Some(clusters) => {
+                let columns = clusters.len().next_multiple_of(8);
+                Some(Recall {
+                    columns,
+                    beam: config.cluster_beam,
+                    state: state(encoder.last()),
+                    vectors: add("clusters.vectors".to_owned(), (columns, hidden), OUTPUT)?,
+                    bias: add("clusters.biases".to_owned(), (1, columns), OUTPUT)?,
+                    clusters,
+                })
+            }
+        };
         let memory = ChunkMemory::new(config.chunk_mib << 20);
-        Ok(Network { layers, columns, experts, dropout: config.feature_dropout, memory })
+        Ok(Network { layers, columns, experts, recall, dropout: config.feature_dropout, memory })
     }
 
     /// All weights.
@@ -107,7 +139,22 @@ impl Network {
             Judge::Pooled { parts, bias, .. } => parts.iter().map(|&(_, id)| id).chain([*bias]).collect(),
             Judge::Looking { queries, vectors, bias, .. } => vec![*queries, *vectors, *bias],
         };
-        self.experts.iter().flat_map(of).collect()
+        let recall = self.recall.iter().flat_map(|recall| [recall.vectors, recall.bias]);
+        self.experts.iter().flat_map(of).chain(recall).collect()
+    }
+
+    /// The scores of all clusters for some sequences of a batch.
+    pub(super) fn recall_scores(
+        &self,
+        tape: &mut Tape<'_>,
+        recall: &Recall,
+        (states, batch): (&[Var], &Batch),
+        sequences: Range<usize>,
+    ) -> Result<Var, Error> {
+        let first = pool(tape, &states[recall.state], batch, Pooling::Cls)?;
+        let some = Network::some(tape, &[first], sequences)?;
+        let kept = dropout(tape, &some[0], self.dropout)?;
+        linear(tape, &kept, recall.vectors, Some(recall.bias))
     }
 
     /// What each expert reads of a batch whose layers are `states`.
@@ -127,17 +174,22 @@ impl Network {
         self.experts.iter().map(read).collect()
     }
 
-    /// An expert's scores of some sequences of a batch: `[sequences, columns]`.
+    /// An expert's scores of some sequences of a batch: `[sequences, columns]`, or a column for each chosen row.
     pub(super) fn scores(
         &self,
         tape: &mut Tape<'_>,
         expert: usize,
         (read, batch): (&Read, &Batch),
-        sequences: Range<usize>,
+        (sequences, chosen): (Range<usize>, Option<&RowIds>),
     ) -> Result<Var, Error> {
         match (&self.experts[expert], read) {
             (Judge::Looking { queries, vectors, bias, .. }, Read::Tokens(tokens)) => {
-                let (queries, outputs) = (weight(tape, *queries)?, weight(tape, *vectors)?);
+                let count = sequences.len();
+                let mut matrix = |id| match chosen {
+                    None => weight(tape, id),
+                    Some(rows) => gather(tape, id, rows, tokens.tensor().columns()),
+                };
+                let (queries, outputs) = (matrix(*queries)?, matrix(*vectors)?);
                 let labels = LabelAttention {
                     sequences,
                     queries: &queries,
@@ -146,11 +198,17 @@ impl Network {
                     memory: &self.memory,
                 };
                 let found = label_attention(tape, tokens, batch, &labels)?;
-                add_bias(tape, &found, *bias)
+                match chosen {
+                    None => add_bias(tape, &found, *bias),
+                    Some(rows) => {
+                        let biases = chosen_biases(tape, *bias, rows, count)?;
+                        sum(tape, &[found, biases])
+                    }
+                }
             }
             (Judge::Pooled { .. }, Read::Vectors(vectors)) => {
                 let some = Network::some(tape, vectors, sequences)?;
-                self.scores_of(tape, expert, &some)
+                self.scores_of(tape, expert, &some, chosen)
             }
             _ => unreachable!("an expert reads as it judges"),
         }
@@ -162,14 +220,24 @@ impl Network {
         tape: &mut Tape<'_>,
         expert: usize,
         vectors: &[Var],
+        chosen: Option<&RowIds>,
     ) -> Result<Var, Error> {
         let Judge::Pooled { parts, bias, .. } = &self.experts[expert] else {
             unreachable!("only experts that pool judge vectors");
         };
-        let mut terms = Vec::with_capacity(parts.len());
+        let mut terms = Vec::with_capacity(parts.len() + 1);
         for (place, (vectors, &(_, rows))) in vectors.iter().zip(parts).enumerate() {
             let kept = dropout(tape, vectors, self.dropout)?;
-            terms.push(linear(tape, &kept, rows, (place == 0).then_some(*bias))?);
+            terms.push(match chosen {
+                None => linear(tape, &kept, rows, (place == 0).then_some(*bias))?,
+                Some(chosen) => {
+                    let some = gather(tape, rows, chosen, kept.tensor().columns())?;
+                    product(tape, &kept, &some)?
+                }
+            });
+        }
+        if let Some(chosen) = chosen {
+            terms.push(chosen_biases(tape, *bias, chosen, vectors[0].tensor().rows())?);
         }
         sum(tape, &terms)
     }
@@ -190,7 +258,7 @@ impl Network {
                 let scores = Scores::with_weight(&kept, parts[0].1).bias(Number::Learned(*bias));
                 Ok(scores.chunk_memory(self.memory.bytes()))
             }
-            _ => Ok(Scores::given(&self.scores(tape, expert, (read, batch), sequences)?)),
+            _ => Ok(Scores::given(&self.scores(tape, expert, (read, batch), (sequences, None))?)),
         }
     }
 
@@ -207,17 +275,20 @@ impl Network {
         vectors.iter().map(|matrix| rows(tape, matrix, sequences.clone())).collect()
     }
 
-    /// The probabilities of all labels for some sequences of a batch, the mean of all experts': a row of `columns` each.
+    /// The probabilities of all labels, or of chosen rows, for some sequences of a batch: the mean of all experts', a row a
+    /// sequence.
     pub(super) fn probabilities(
         &self,
         tape: &mut Tape<'_>,
         (reads, batch): (&[Read], &Batch),
-        sequences: Range<usize>,
+        (sequences, chosen): (Range<usize>, Option<&RowIds>),
     ) -> Result<Vec<f32>, Error> {
-        let mut mean = vec![0.0; sequences.len() * self.columns];
+        let columns = chosen.map_or(self.columns, |rows| rows.ids().len());
+        let mut mean = vec![0.0; sequences.len() * columns];
         let share = 1.0 / self.experts.len() as f32;
         for (expert, read) in reads.iter().enumerate() {
-            let scores = self.scores(tape, expert, (read, batch), sequences.clone())?.tensor().to_vec()?;
+            let scores =
+                self.scores(tape, expert, (read, batch), (sequences.clone(), chosen))?.tensor().to_vec()?;
             mean.iter_mut().zip(scores).for_each(|(mean, score)| *mean += share * probability(score));
         }
         Ok(mean)
@@ -228,6 +299,19 @@ impl Network {
         let value = |id: ParameterId| Ok((parameters.info(id).name.clone(), parameters.to_vec(id)?));
         self.weights().into_iter().map(value).collect()
     }
+}
+
+/// What is added to the scores of chosen rows, for so many sequences.
+fn chosen_biases(
+    tape: &mut Tape<'_>,
+    bias: ParameterId,
+    chosen: &RowIds,
+    sequences: usize,
+) -> Result<Var, Error> {
+    let biases = gather(tape, bias, chosen, 1)?;
+    let device = tape.parameters().device().clone();
+    let ones = Var::constant(Tensor::new(&device, (sequences, 1), &vec![1.0; sequences], Element::F32)?);
+    product(tape, &ones, &biases)
 }
 
 /// The probability that a score stands for.

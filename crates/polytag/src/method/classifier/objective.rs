@@ -8,7 +8,7 @@ use polytag_nn::element::Element;
 use polytag_nn::encoder::Encoder;
 use polytag_nn::error::Error;
 use polytag_nn::loss::{Number, Positives, Scores, bernoulli_kl, binary_cross_entropy, mean_squared_error};
-use polytag_nn::op::{linear, sum};
+use polytag_nn::op::{RowIds, linear, sum};
 use polytag_nn::parameters::{ParameterId, Parameters};
 use polytag_nn::tape::{Tape, Var};
 use polytag_nn::tensor::Tensor;
@@ -35,8 +35,8 @@ pub(super) struct Lessons<'a> {
     pub(super) documents: &'a Documents,
     pub(super) rows: &'a LabelRows,
     pub(super) guides: Option<Guides>,
-    /// How many documents carry each label.
-    pub(super) counts: Tensor,
+    /// How many documents carry each label, row by row.
+    pub(super) counts: Vec<f32>,
     pub(super) measured: Option<Measured>,
     pub(super) order: Order,
     pub(super) prepared: Ahead<Lesson>,
@@ -50,14 +50,29 @@ pub(super) struct Lessons<'a> {
 pub(super) struct Lesson {
     batch: Batch,
     documents: usize,
-    positives: Positives,
+    /// The rows that each document carries.
+    carried: Vec<Vec<u32>>,
+    /// The labels that are judged, unless that is seen in the step itself.
+    judged: Option<Judged>,
+    /// Which clusters documents carry labels of, where there are clusters.
+    clusters: Option<Positives>,
     guided: Option<Guided>,
+}
+
+/// The labels that a step judges.
+struct Judged {
+    /// Their rows, if not all.
+    rows: Option<RowIds>,
+    /// Which of them documents carry, and those that are guided.
+    positives: Positives,
+    guided: Option<Positives>,
+    /// How many documents carry each.
+    counts: Tensor,
 }
 
 /// Documents that are guided, the first ones, and by what.
 struct Guided {
     count: usize,
-    positives: Positives,
     /// A one for each label of each document, where numbers of labels' own guide.
     ones: Option<Tensor>,
 }
@@ -75,7 +90,6 @@ impl Lessons<'_> {
             })
             .collect();
         let columns = self.network.columns;
-        let positives = Positives::new(&self.device, columns, lists.iter().map(Vec::as_slice))?;
         let mut texts: Vec<&[u32]> = chosen.iter().map(|&place| self.documents.texts.get(place)).collect();
         let count = lists.iter().filter(|list| !list.is_empty()).count();
         let guided = match self.guides.as_ref().filter(|_| count > 0) {
@@ -94,13 +108,55 @@ impl Lessons<'_> {
                         Some(Tensor::new(&self.device, (count, columns), &ones, Element::F32)?)
                     }
                 };
-                let positives =
-                    Positives::new(&self.device, columns, lists[..count].iter().map(Vec::as_slice))?;
-                Some(Guided { count, positives, ones })
+                Some(Guided { count, ones })
             }
         };
         let batch = self.encoder.batch(&self.device, texts)?;
-        Ok(Lesson { batch, documents: chosen.len(), positives, guided })
+        let guided_count = guided.as_ref().map(|guided| guided.count);
+        let (judged, clusters) = match &self.network.recall {
+            None => (Some(self.all_labels(&lists, guided_count)?), None),
+            Some(recall) => {
+                let of: Vec<Vec<u32>> = lists.iter().map(|list| recall.clusters.of(list)).collect();
+                let positives = Positives::new(&self.device, recall.columns, of.iter().map(Vec::as_slice))?;
+                (None, Some(positives))
+            }
+        };
+        Ok(Lesson { batch, documents: chosen.len(), carried: lists, judged, clusters, guided })
+    }
+
+    fn all_labels(&self, carried: &[Vec<u32>], guided: Option<usize>) -> Result<Judged, Error> {
+        self.judged_rows(None, carried, guided, &self.counts)
+    }
+
+    /// Rows that are to be judged, in rising order, and which of them documents carry.
+    fn some_labels(
+        &self,
+        rows: &[u32],
+        carried: &[Vec<u32>],
+        guided: Option<usize>,
+    ) -> Result<Judged, Error> {
+        let place = |row: &u32| rows.binary_search(row).expect("what documents carry is judged") as u32;
+        let carried: Vec<Vec<u32>> = carried.iter().map(|list| list.iter().map(place).collect()).collect();
+        let counts: Vec<f32> = rows.iter().map(|&row| self.counts[row as usize]).collect();
+        self.judged_rows(Some(RowIds::new(&self.device, rows)?), &carried, guided, &counts)
+    }
+
+    fn judged_rows(
+        &self,
+        rows: Option<RowIds>,
+        carried: &[Vec<u32>],
+        guided: Option<usize>,
+        counts: &[f32],
+    ) -> Result<Judged, Error> {
+        let columns = counts.len();
+        let positives =
+            |lists: &[Vec<u32>]| Positives::new(&self.device, columns, lists.iter().map(Vec::as_slice));
+        Ok(Judged {
+            rows,
+            positives: positives(carried)?,
+            guided: guided.map(|count| positives(&carried[..count])).transpose()?,
+            counts: Tensor::new(&self.device, (1, columns), counts, Element::F32)?,
+        })
     }
 
     /// The losses of experts over the documents.
@@ -108,36 +164,40 @@ impl Lessons<'_> {
         &self,
         tape: &mut Tape<'_>,
         (lesson, reads): (&Lesson, &[Read]),
+        labels: &Judged,
         diverse: bool,
     ) -> Result<Vec<(Var, f32)>, Error> {
         let documents = 0..lesson.documents;
-        if reads.len() == 1 {
+        let chosen = labels.rows.as_ref();
+        if reads.len() == 1 && chosen.is_none() {
             let scores = self.network.scores_for_loss(tape, 0, (&reads[0], &lesson.batch), documents)?;
-            return Ok(vec![(binary_cross_entropy(tape, scores, &lesson.positives)?, 1.0)]);
+            return Ok(vec![(binary_cross_entropy(tape, scores, &labels.positives)?, 1.0)]);
         }
         let scores: Vec<Var> = reads
             .iter()
             .enumerate()
-            .map(|(expert, read)| self.network.scores(tape, expert, (read, &lesson.batch), documents.clone()))
+            .map(|(expert, read)| {
+                self.network.scores(tape, expert, (read, &lesson.batch), (documents.clone(), chosen))
+            })
             .collect::<Result<_, Error>>()?;
         let share = 1.0 / reads.len() as f32;
         let mut losses = Vec::new();
         match self.config.together {
             Together::Individual => {
                 for scores in &scores {
-                    let loss = binary_cross_entropy(tape, Scores::given(scores), &lesson.positives)?;
+                    let loss = binary_cross_entropy(tape, Scores::given(scores), &labels.positives)?;
                     losses.push((loss, share));
                 }
             }
             Together::Collaborative => {
                 let total = Scores::given(&sum(tape, &scores)?).scale(Number::Constant(share));
-                losses.push((binary_cross_entropy(tape, total, &lesson.positives)?, 1.0));
+                losses.push((binary_cross_entropy(tape, total, &labels.positives)?, 1.0));
             }
         }
         if diverse {
             for (place, left) in scores.iter().enumerate() {
                 for right in &scores[place + 1..] {
-                    let loss = bernoulli_kl(tape, (left, right), &lesson.positives, &self.counts)?;
+                    let loss = bernoulli_kl(tape, (left, right), &labels.positives, &labels.counts)?;
                     losses.push((loss, self.config.diversity));
                 }
             }
@@ -151,6 +211,7 @@ impl Lessons<'_> {
         tape: &mut Tape<'_>,
         (lesson, reads): (&Lesson, &[Read]),
         guided: &Guided,
+        judged: &Judged,
     ) -> Result<Vec<(Var, f32)>, Error> {
         let (first, count) = (lesson.documents, guided.count);
         let pooled: Vec<(usize, &Vec<Var>)> = reads
@@ -171,9 +232,9 @@ impl Lessons<'_> {
                     losses.push((loss, self.config.feature_guide * share));
                 }
             }
-            if self.config.link_guide > 0.0 {
-                let scores = Scores::given(&self.network.scores_of(tape, expert, &labels)?);
-                let loss = binary_cross_entropy(tape, scores, &guided.positives)?;
+            if let Some(positives) = judged.guided.as_ref().filter(|_| self.config.link_guide > 0.0) {
+                let scores = self.network.scores_of(tape, expert, &labels, judged.rows.as_ref())?;
+                let loss = binary_cross_entropy(tape, Scores::given(&scores), positives)?;
                 losses.push((loss, self.config.link_guide * share));
             }
         }
@@ -213,9 +274,23 @@ impl Objective for Lessons<'_> {
         let states = self.encoder.forward(tape, &lesson.batch, &self.network.layers)?;
         let reads = self.network.read(tape, &states, &lesson.batch)?;
         let diverse = self.config.diversity > 0.0 && place.step >= self.diverse_from;
-        let mut losses = self.judged(tape, (&lesson, &reads), diverse)?;
+        let mut losses = Vec::new();
+        let mut chosen = None;
+        if let (Some(recall), Some(positives)) = (&self.network.recall, &lesson.clusters) {
+            let documents = 0..lesson.documents;
+            let scores = self.network.recall_scores(tape, recall, (&states, &lesson.batch), documents)?;
+            losses.push((binary_cross_entropy(tape, Scores::given(&scores), positives)?, 1.0));
+            // The host has to see which clusters are best.
+            let values = scores.tensor().to_vec()?;
+            let wanted = self.config.cluster_labels;
+            let rows = recall.clusters.for_step(&values, recall.columns, &lesson.carried, wanted);
+            let guided = lesson.guided.as_ref().map(|guided| guided.count);
+            chosen = Some(self.some_labels(&rows, &lesson.carried, guided)?);
+        }
+        let judged = lesson.judged.as_ref().or(chosen.as_ref()).expect("some labels are judged");
+        losses.extend(self.judged(tape, (&lesson, &reads), judged, diverse)?);
         if let Some(guided) = &lesson.guided {
-            losses.extend(self.guided(tape, (&lesson, &reads), guided)?);
+            losses.extend(self.guided(tape, (&lesson, &reads), guided, judged)?);
         }
         Ok(losses)
     }

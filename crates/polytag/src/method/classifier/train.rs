@@ -1,15 +1,14 @@
 //! From documents and their labels to a model.
 
 use polytag_nn::device::Device;
-use polytag_nn::element::Element;
 use polytag_nn::encoder::Encoder;
 use polytag_nn::parameters::{ParameterId, ParametersBuilder};
 use polytag_nn::random::Key;
 use polytag_nn::sentence::{Overrides, SentenceEncoder};
-use polytag_nn::tensor::Tensor;
 use polytag_nn::train::{Ahead, Ended, Order, Trainer, Watch};
 use sha2::{Digest as _, Sha256};
 
+use super::clusters::Clusters;
 use super::config::{ClassifierConfig, OUTPUT};
 use super::measured::{MEASURES, Measured};
 use super::model::ClassifierModel;
@@ -59,6 +58,12 @@ pub(super) fn train(
     let warn = |words: &str| context.progress.report(Event::Warned(words));
     oddities(config, (space, &rows), &documents).iter().for_each(|words| warn(words));
 
+    let seen = &rows.labels()[..rows.seen()];
+    let clusters = match rows.seen() > config.cluster_above {
+        true => Some(Clusters::of_task(dataset, (space, seen), config.cluster_size, context)?),
+        false => None,
+    };
+
     let mut builder = ParametersBuilder::default();
     let mut encoder = base.encoder().copy(base.parameters(), &mut builder)?;
     if let Some(rate) = config.dropout {
@@ -67,7 +72,8 @@ pub(super) fn train(
     let mut begin =
         Beginning { key: Key::new(context.seed).part(0x0065_7870_6572), bias: config.bias, drawn: 0 };
     let values = |name: &str, shape| Ok(begin.values(name, shape));
-    let network = Network::new(config, &encoder, rows.seen(), &mut builder, values).map_err(refused)?;
+    let labels = (rows.seen(), clusters);
+    let network = Network::new(config, &encoder, labels, &mut builder, values).map_err(refused)?;
     let guides = match (config.guides(), is_one_hot(config)) {
         (false, _) => None,
         (true, true) => Some(Guides::OneHot(one_hot(&network, &encoder, &mut builder, &mut begin))),
@@ -75,7 +81,7 @@ pub(super) fn train(
     };
     let mut parameters = builder.build(context.device)?;
     let loop_config = config.loop_config(documents.len(), context.seed, measured.is_some());
-    let about = fingerprint(config, &documents, measured.as_ref(), guides.as_ref());
+    let about = fingerprint(config, (&documents, measured.as_ref()), guides.as_ref(), &network);
     let groups = config.groups(encoder.config().hidden);
     let mut trainer = Trainer::new(loop_config.clone(), groups, &mut parameters, &about)?;
     let mut lessons = Lessons {
@@ -85,7 +91,7 @@ pub(super) fn train(
         documents: &documents,
         rows: &rows,
         guides,
-        counts: counts(space, &rows, network.columns, context.device)?,
+        counts: counts(space, &rows, network.columns),
         measured,
         order: Order::new(documents.len(), context.seed),
         prepared: Ahead::default(),
@@ -197,18 +203,13 @@ fn label_texts(
     Ok(texts)
 }
 
-/// How many documents carry each label, row by row.
-fn counts(
-    space: &LabelSpace,
-    rows: &LabelRows,
-    columns: usize,
-    device: &Device,
-) -> Result<Tensor, MethodError> {
+/// How many documents carry each label, row by row; one for rows that fill up.
+fn counts(space: &LabelSpace, rows: &LabelRows, columns: usize) -> Vec<f32> {
     let mut counts = vec![1.0; columns];
     for (count, &label) in counts.iter_mut().zip(&rows.labels()[..rows.seen()]) {
         *count = space.train_count(label) as f32;
     }
-    Ok(Tensor::new(device, (1, columns), &counts, Element::F32)?)
+    counts
 }
 
 /// What is odd about a task, and what is made of it.
@@ -259,9 +260,9 @@ fn is_symbol(name: &str) -> bool {
 /// A checksum of all that a training is a function of besides the weights that it begins with.
 fn fingerprint(
     config: &ClassifierConfig,
-    documents: &Documents,
-    measured: Option<&Measured>,
+    (documents, measured): (&Documents, Option<&Measured>),
     guides: Option<&Guides>,
+    network: &Network,
 ) -> String {
     let mut hash = Sha256::new();
     hash.update(serde_json::to_string(config).expect("settings are plain"));
@@ -274,6 +275,9 @@ fn fingerprint(
             text.iter().for_each(|id| hash.update(id.to_le_bytes()));
             hash.update(u32::MAX.to_le_bytes());
         }
+    }
+    for cluster in network.recall.iter().flat_map(|recall| recall.clusters.of_rows()) {
+        hash.update(cluster.to_le_bytes());
     }
     crate::storage::hex(&hash.finalize())
 }
