@@ -165,6 +165,16 @@ impl Parameters {
         self.read(&self.masters, id)
     }
 
+    /// A row of a weight, on the host.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row_to_vec(&self, id: ParameterId, row: usize) -> Result<Vec<f32>, Error> {
+        let info = self.info(id);
+        assert!(row < info.rows, "{} has the row", info.name);
+        self.read_some(&self.masters, info.offset + row * info.columns, info.columns)
+    }
+
     /// The gradient of a weight, on the host: zeros if nothing has a say in it.
     pub fn gradient_to_vec(&self, id: ParameterId) -> Result<Vec<f32>, Error> {
         match &self.gradients {
@@ -175,11 +185,15 @@ impl Parameters {
 
     fn read(&self, all: &Tensor, id: ParameterId) -> Result<Vec<f32>, Error> {
         let info = self.info(id);
+        self.read_some(all, info.offset, info.len())
+    }
+
+    fn read_some(&self, all: &Tensor, first: usize, count: usize) -> Result<Vec<f32>, Error> {
         match &self.device {
-            Device::Cpu(_) => Ok(all.values()[info.offset..info.offset + info.len()].to_vec()),
+            Device::Cpu(_) => Ok(all.values()[first..first + count].to_vec()),
             Device::Cuda(_) => {
-                let mut values = vec![0.0; info.len()];
-                all.buffer().read(4 * info.offset, &mut values)?;
+                let mut values = vec![0.0; count];
+                all.buffer().read(4 * first, &mut values)?;
                 Ok(values)
             }
         }

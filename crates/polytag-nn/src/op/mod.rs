@@ -25,7 +25,7 @@ mod add_rows; // rows of a weight added, some left out
 mod label_attention; // every label reads a text for itself
 
 pub(crate) use add::add_to;
-pub use add_bias::add_bias;
+pub use add_bias::{add_bias, add_chosen_bias};
 pub use add_norm::{AddNorm, add_norm};
 pub use add_rows::add_rows;
 pub use attention::{Attention, attention};

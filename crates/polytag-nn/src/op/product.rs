@@ -8,7 +8,8 @@ use crate::error::Error;
 use crate::tape::{Backward, Flow, Link, Tape, Var};
 use crate::tensor::Tensor;
 
-/// The inner products of the rows of `left` `[m, d]` with those of `right` `[n, d]`, all in f32: `[m, n]`.
+/// The inner products of the rows of `left` `[m, d]` with those of `right` `[n, d]`, all stored in f32: `[m, n]`. A GPU
+/// multiplies them in TF32, as everywhere.
 ///
 /// # Panics
 /// If their rows are not of one length.

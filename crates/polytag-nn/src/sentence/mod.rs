@@ -124,9 +124,12 @@ impl SentenceEncoder {
     /// If the two are not of one shape, or a device fails.
     pub fn between(&self, other: &SentenceEncoder, share: f32) -> Result<SentenceEncoder, Error> {
         let (of_this, of_other) = (self.encoder.parameters(), other.encoder.parameters());
-        let length = |all: &SentenceEncoder, id| all.parameters.info(id).len();
+        let shape = |all: &SentenceEncoder, id| {
+            let info = all.parameters.info(id);
+            (info.rows, info.columns)
+        };
         let alike = of_this.len() == of_other.len()
-            && of_this.iter().zip(of_other).all(|(&this, &that)| length(self, this) == length(other, that));
+            && of_this.iter().zip(of_other).all(|(&this, &that)| shape(self, this) == shape(other, that));
         if !alike {
             return Err(Error::Unfit("there is nothing between encoders of two shapes".to_owned()));
         }

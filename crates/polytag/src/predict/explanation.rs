@@ -43,7 +43,7 @@ pub struct Explanation {
     /// The name or description of the label that fits best, if any does.
     pub matched: Option<String>,
     /// What speaks for it, the most important first. The weights add up to the score; where the score is a
-    /// probability, to its log-odds.
+    /// probability, to its log-odds, and where it is the mean of several experts', to the mean of theirs.
     pub reasons: Vec<Reason>,
     /// The words of the passage in their order, where the method can say what each adds; else none.
     #[serde(skip_serializing_if = "Vec::is_empty")]

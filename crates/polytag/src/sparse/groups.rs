@@ -51,6 +51,7 @@ fn halves(rows: &Csr, ids: &[u32], seed: u64) -> (Vec<u32>, Vec<u32>) {
     let mut towards = Difference::new(rows.columns());
     towards.add(rows.row(ids[first] as usize), 1.0);
     towards.add(rows.row(ids[second] as usize), -1.0);
+    let mut sums = [Difference::new(rows.columns()), Difference::new(rows.columns())];
     let mut left: Vec<u32> = Vec::new();
     for _ in 0..ROUNDS {
         let order = towards.order(rows, ids);
@@ -61,26 +62,17 @@ fn halves(rows: &Csr, ids: &[u32], seed: u64) -> (Vec<u32>, Vec<u32>) {
         }
         left = now;
         towards.clear();
-        let lengths = [&order[..middle], &order[middle..]].map(|half| length_of_sum(rows, half));
-        for (place, &row) in order.iter().enumerate() {
-            let side = usize::from(place >= middle);
-            let sign = if side == 0 { 1.0 } else { -1.0 };
-            towards.add(rows.row(row as usize), sign / lengths[side]);
+        for (sum, half) in sums.iter_mut().zip([&order[..middle], &order[middle..]]) {
+            sum.clear();
+            half.iter().for_each(|&row| sum.add(rows.row(row as usize), 1.0));
+        }
+        for (sum, sign) in sums.iter_mut().zip([1.0, -1.0]) {
+            let length = sum.length();
+            towards.add_all(sum, sign / length);
         }
     }
     let right = ids.iter().copied().filter(|id| left.binary_search(id).is_err()).collect();
     (left, right)
-}
-
-/// How long the sum of rows is; one, where it is nothing.
-fn length_of_sum(rows: &Csr, ids: &[u32]) -> f32 {
-    let mut sum = Difference::new(rows.columns());
-    ids.iter().for_each(|&row| sum.add(rows.row(row as usize), 1.0));
-    // A sum that came to nothing on the way was written down again.
-    sum.used.sort_unstable();
-    sum.used.dedup();
-    let squares: f64 = sum.used.iter().map(|&column| f64::from(sum.values[column as usize]).powi(2)).sum();
-    if squares > 0.0 { squares.sqrt() as f32 } else { 1.0 }
 }
 
 /// A dense vector of which only what was written is cleared.
@@ -102,6 +94,27 @@ impl Difference {
             }
             *place += factor * value;
         }
+    }
+
+    /// Adds so much of another one.
+    fn add_all(&mut self, other: &Difference, factor: f32) {
+        for &column in &other.used {
+            let (place, value) = (&mut self.values[column as usize], other.values[column as usize]);
+            if *place == 0.0 {
+                self.used.push(column);
+            }
+            *place += factor * value;
+        }
+    }
+
+    /// How long it is; one, where it is nothing.
+    fn length(&mut self) -> f32 {
+        // What came to nothing on the way was written down again.
+        self.used.sort_unstable();
+        self.used.dedup();
+        let squares: f64 =
+            self.used.iter().map(|&column| f64::from(self.values[column as usize]).powi(2)).sum();
+        if squares > 0.0 { squares.sqrt() as f32 } else { 1.0 }
     }
 
     fn clear(&mut self) {

@@ -94,12 +94,14 @@ impl Clusters {
         clusters
     }
 
-    /// The rows of the best `beam` clusters of a document by their scores, in rising order, filled up to a multiple of
-    /// eight.
+    /// The rows of the best `beam` clusters of a document by their scores, in rising order, with some of the next one up to
+    /// a multiple of eight.
     pub(super) fn best(&self, scores: &[f32], beam: usize) -> Vec<u32> {
         let order = self.order(scores);
-        let taken = order.into_iter().take(beam).flat_map(|cluster| &self.members[cluster as usize]);
-        self.filled(taken.copied().collect())
+        let beam = beam.min(order.len());
+        let rows =
+            order[..beam].iter().flat_map(|&cluster| &self.members[cluster as usize]).copied().collect();
+        self.filled(rows, &order[beam..])
     }
 
     /// The rows for a step: `carried` ones, and those of the clusters that score best for any of its documents, `wanted`
@@ -115,20 +117,17 @@ impl Clusters {
         for row in scores.chunks_exact(columns) {
             best.iter_mut().zip(row).for_each(|(best, &score)| *best = best.max(score));
         }
-        let mut rows = carried.concat();
-        rows.sort_unstable();
-        rows.dedup();
-        let certain = rows.len();
-        for cluster in self.order(&best) {
-            if rows.len() >= wanted {
-                break;
-            }
-            let more = self.members[cluster as usize].iter();
-            rows.extend(
-                more.filter(|row| rows[..certain].binary_search(row).is_err()).copied().collect::<Vec<_>>(),
-            );
+        let mut certain = carried.concat();
+        certain.sort_unstable();
+        certain.dedup();
+        let order = self.order(&best);
+        let (mut rows, mut taken) = (certain.clone(), 0);
+        while rows.len() < wanted && taken < order.len() {
+            let more = self.members[order[taken] as usize].iter();
+            rows.extend(more.filter(|row| certain.binary_search(row).is_err()));
+            taken += 1;
         }
-        self.filled(rows)
+        self.filled(rows, &order[taken..])
     }
 
     /// Clusters by falling score.
@@ -139,12 +138,14 @@ impl Clusters {
         order
     }
 
-    /// Rows in rising order, with others, or with rows after the last label, up to a multiple of eight.
-    fn filled(&self, mut rows: Vec<u32>) -> Vec<u32> {
+    /// Rows in rising order, with others of the next clusters or, where there are none, with rows after the last label, up
+    /// to a multiple of eight.
+    fn filled(&self, mut rows: Vec<u32>, next: &[u32]) -> Vec<u32> {
         rows.sort_unstable();
         let missing = rows.len().next_multiple_of(8) - rows.len();
-        let others = (0..).filter(|row| rows.binary_search(row).is_err()).take(missing);
-        let others: Vec<u32> = others.collect();
+        let beyond = self.cluster_of.len() as u32..;
+        let others = next.iter().flat_map(|&cluster| &self.members[cluster as usize]).copied().chain(beyond);
+        let others: Vec<u32> = others.filter(|row| rows.binary_search(row).is_err()).take(missing).collect();
         rows.extend(others);
         rows.sort_unstable();
         rows
@@ -186,8 +187,9 @@ mod tests {
     #[test]
     fn a_document_is_judged_by_the_labels_of_its_best_clusters() {
         let found = clusters().best(&[0.1, 3.0, -1.0, 2.0], 2);
-        // Ten, and six more that fill up.
+        // Ten, and of the next clusters six more that fill up.
         assert_eq!(found, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 16, 17, 18, 19]);
+        assert_eq!(clusters().best(&[0.1, 3.0, -1.0, 2.0], 1), [5, 6, 7, 8, 9, 15, 16, 17]);
     }
 
     #[test]

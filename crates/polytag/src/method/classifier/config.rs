@@ -18,7 +18,7 @@ pub enum Together {
     /// Each is to be right by itself (paper 004, section 3.3.1).
     #[default]
     Individual,
-    /// The mean of their scores is to be right (eq. 5).
+    /// The mean of their scores is to be right (eq. 5). What is given is the mean of their probabilities in any case.
     Collaborative,
 }
 

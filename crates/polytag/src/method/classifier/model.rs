@@ -6,7 +6,7 @@ use polytag_nn::device::Device;
 use polytag_nn::encoder::Encoder;
 use polytag_nn::error::Error;
 use polytag_nn::op::{Pooling, label_attention_weights};
-use polytag_nn::parameters::{ParameterId, Parameters, ParametersBuilder};
+use polytag_nn::parameters::{Parameters, ParametersBuilder};
 use polytag_nn::sentence::{Overrides, SentenceEncoder, Settings};
 use polytag_nn::tape::Tape;
 use polytag_nn::tokenizer::{Text, Tokenizer};
@@ -40,6 +40,9 @@ const PAGE: &str = "training.html";
 
 /// Passages that are made into tokens at once.
 const WINDOW: usize = 2048;
+
+/// How many labels that are asked for are judged whatever their clusters are.
+const MOST_NAMED: usize = 8192;
 
 /// A trained classifier.
 pub struct ClassifierModel {
@@ -132,12 +135,6 @@ impl ClassifierModel {
         })
     }
 
-    /// The row of a label in a weight.
-    fn row(&self, weight: ParameterId, row: usize) -> Result<Vec<f32>, Error> {
-        let columns = self.parameters.info(weight).columns;
-        Ok(self.parameters.to_vec(weight)?[row * columns..(row + 1) * columns].to_vec())
-    }
-
     /// What each token adds to an expert's score of the label in a row, how much the label looks at it, and what there
     /// is before any token.
     fn shares(&self, judge: &Judge, states: &[Vec<f32>], row: usize) -> Result<(Vec<Share>, f32), Error> {
@@ -150,7 +147,7 @@ impl ClassifierModel {
             Judge::Pooled { pooling, parts, bias } => {
                 let used = if *pooling == Pooling::Cls { 1 } else { count };
                 for &(state, vectors) in parts {
-                    let vector = self.row(vectors, row)?;
+                    let vector = self.parameters.row_to_vec(vectors, row)?;
                     for (share, token) in shares.iter_mut().zip(states[state].chunks_exact(hidden)).take(used)
                     {
                         share.weight += product(token, &vector) / used as f32;
@@ -159,8 +156,9 @@ impl ClassifierModel {
                 bias
             }
             Judge::Looking { state, queries, vectors, bias } => {
-                let attention = label_attention_weights(&states[*state], &self.row(*queries, row)?);
-                let vector = self.row(*vectors, row)?;
+                let attention =
+                    label_attention_weights(&states[*state], &self.parameters.row_to_vec(*queries, row)?);
+                let vector = self.parameters.row_to_vec(*vectors, row)?;
                 let tokens = states[*state].chunks_exact(hidden).zip(attention);
                 for (share, (token, attention)) in shares.iter_mut().zip(tokens) {
                     *share =
@@ -169,7 +167,7 @@ impl ClassifierModel {
                 bias
             }
         };
-        Ok((shares, self.parameters.to_vec(*bias)?[row]))
+        Ok((shares, self.parameters.row_to_vec(*bias, 0)?[row]))
     }
 }
 
@@ -194,13 +192,15 @@ impl Predictor for ClassifierModel {
     fn predict(&self, passages: &[Passage<'_>], ask: &Ask<'_>) -> Result<Vec<Ranking>, PredictError> {
         let may =
             |label| self.space.is_active(label) && ask.allowed.is_none_or(|allowed| allowed.contains(label));
-        let named: Option<Vec<u32>> = ask.allowed.map(|allowed| {
-            let rows = self.labels.iter().zip(0..).filter(|(label, _)| allowed.contains(**label));
+        let named: Option<Vec<u32>> = ask.allowed.map(|_| {
+            let rows = self.labels.iter().zip(0..).filter(|(label, _)| may(**label));
             rows.map(|(_, row)| row).collect()
         });
         if named.as_ref().is_some_and(Vec::is_empty) {
             return Ok(vec![Ranking::default(); passages.len()]);
         }
+        // So many that clusters are the shorter way: what they find is looked through for what is allowed.
+        let named = named.filter(|rows| rows.len() <= MOST_NAMED);
         let mut rankings = Vec::with_capacity(passages.len());
         for window in passages.chunks(WINDOW) {
             let texts: Vec<Text<'_>> = window.iter().map(text_of).collect();
@@ -220,7 +220,9 @@ impl Predictor for ClassifierModel {
     /// Labels can be renamed and removed; one that was never trained has no weights, and is refused.
     fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
         let (space, changed) = self.space.changed(changes).map_err(|(_, error)| error)?;
-        if changed.written.iter().any(|label| !self.labels.contains(label)) {
+        let is_new = |&&label: &&LabelId| self.space.find(&space.label(label).id).is_none();
+        let new = changed.written.iter().filter(is_new);
+        if new.into_iter().any(|label| !self.labels.contains(label)) {
             return Err(PredictError::OnlyTrained);
         }
         self.space = space;

@@ -3,23 +3,21 @@
 //! An expert that pools compares one vector of a document, or several joined, with a vector of each label. One whose
 //! labels look for themselves gives each label a query over the tokens of its layer. Both end with scores of all labels;
 //! a score becomes a probability, and the experts' probabilities count alike. Rows of labels are filled up to a
-//! multiple of eight, which the GPU wants; what is filled up is no label and is never read. Where labels are in clusters,
+//! multiple of eight, which the GPU wants; what is filled up is no label: it is learned to fit nothing, and never given. Where labels are in clusters,
 //! these are judged first, by the last layer's first token, and then some labels only.
 
 use std::ops::Range;
 
 use polytag_nn::batch::Batch;
-use polytag_nn::element::Element;
 use polytag_nn::encoder::Encoder;
 use polytag_nn::error::Error;
 use polytag_nn::loss::{Number, Scores};
 use polytag_nn::op::{
-    ChunkMemory, Comparison, LabelAttention, Pooling, RowIds, add_bias, dropout, gather, label_attention,
-    linear, pool, product, rows, sum, weight,
+    ChunkMemory, Comparison, LabelAttention, Pooling, RowIds, add_bias, add_chosen_bias, dropout, gather,
+    label_attention, linear, pool, product, rows, sum, weight,
 };
 use polytag_nn::parameters::{ParameterId, Parameters, ParametersBuilder};
 use polytag_nn::tape::{Tape, Var};
-use polytag_nn::tensor::Tensor;
 
 use super::clusters::Clusters;
 use super::config::{ATTENTION, ClassifierConfig, OUTPUT};
@@ -184,7 +182,6 @@ impl Network {
     ) -> Result<Var, Error> {
         match (&self.experts[expert], read) {
             (Judge::Looking { queries, vectors, bias, .. }, Read::Tokens(tokens)) => {
-                let count = sequences.len();
                 let mut matrix = |id| match chosen {
                     None => weight(tape, id),
                     Some(rows) => gather(tape, id, rows, tokens.tensor().columns()),
@@ -200,10 +197,7 @@ impl Network {
                 let found = label_attention(tape, tokens, batch, &labels)?;
                 match chosen {
                     None => add_bias(tape, &found, *bias),
-                    Some(rows) => {
-                        let biases = chosen_biases(tape, *bias, rows, count)?;
-                        sum(tape, &[found, biases])
-                    }
+                    Some(rows) => add_chosen_bias(tape, &found, *bias, rows),
                 }
             }
             (Judge::Pooled { .. }, Read::Vectors(vectors)) => {
@@ -225,7 +219,7 @@ impl Network {
         let Judge::Pooled { parts, bias, .. } = &self.experts[expert] else {
             unreachable!("only experts that pool judge vectors");
         };
-        let mut terms = Vec::with_capacity(parts.len() + 1);
+        let mut terms = Vec::with_capacity(parts.len());
         for (place, (vectors, &(_, rows))) in vectors.iter().zip(parts).enumerate() {
             let kept = dropout(tape, vectors, self.dropout)?;
             terms.push(match chosen {
@@ -236,10 +230,11 @@ impl Network {
                 }
             });
         }
-        if let Some(chosen) = chosen {
-            terms.push(chosen_biases(tape, *bias, chosen, vectors[0].tensor().rows())?);
+        let total = sum(tape, &terms)?;
+        match chosen {
+            None => Ok(total),
+            Some(chosen) => add_chosen_bias(tape, &total, *bias, chosen),
         }
-        sum(tape, &terms)
     }
 
     /// The scores for a loss of an expert that is alone, described and not made where that is possible: so many labels
@@ -299,19 +294,6 @@ impl Network {
         let value = |id: ParameterId| Ok((parameters.info(id).name.clone(), parameters.to_vec(id)?));
         self.weights().into_iter().map(value).collect()
     }
-}
-
-/// What is added to the scores of chosen rows, for so many sequences.
-fn chosen_biases(
-    tape: &mut Tape<'_>,
-    bias: ParameterId,
-    chosen: &RowIds,
-    sequences: usize,
-) -> Result<Var, Error> {
-    let biases = gather(tape, bias, chosen, 1)?;
-    let device = tape.parameters().device().clone();
-    let ones = Var::constant(Tensor::new(&device, (sequences, 1), &vec![1.0; sequences], Element::F32)?);
-    product(tape, &ones, &biases)
 }
 
 /// The probability that a score stands for.

@@ -74,6 +74,9 @@ pub(super) fn train(
     let values = |name: &str, shape| Ok(begin.values(name, shape));
     let labels = (rows.seen(), clusters);
     let network = Network::new(config, &encoder, labels, &mut builder, values).map_err(refused)?;
+    let weights: usize = network.weights().iter().map(|&id| builder.info_mut(id).len()).sum();
+    let name = "numbers that experts learn, millions:";
+    context.progress.report(Event::Measured { name, value: weights as f64 / 1e6 });
     let guides = match (config.guides(), is_one_hot(config)) {
         (false, _) => None,
         (true, true) => Some(Guides::OneHot(one_hot(&network, &encoder, &mut builder, &mut begin))),

@@ -118,7 +118,11 @@ impl Guess<'_> {
         siamese: &Siamese<'_>,
         by_words: &[Vec<u32>],
     ) -> Result<f32, MethodError> {
-        let (all, labels) = (self.dataset.len(), self.labels.len());
+        let (all, labels) = (self.dataset.len(), self.labels.readable.len());
+        if labels <= FIRST {
+            return Ok(0.0);
+        }
+        let stage = Stage::start(self.context.progress, "comparing the encoder with words", None);
         let asked = all.min(AGREEING);
         let places: Vec<usize> = (0..asked).map(|i| i * all / asked).collect();
         let documents: Vec<Document> = places
@@ -130,7 +134,9 @@ impl Guess<'_> {
             .map(|document| Text { title: document.title.as_deref(), text: &document.text })
             .collect();
         let index = siamese.index(encoder.parameters(), self.labels)?;
-        let found = index.search(&encoder.encode(&texts)?, self.asked(FIRST), None)?;
+        let readable: Allowed = self.labels.readable.iter().map(|&row| LabelId(row)).collect();
+        let found = index.search(&encoder.encode(&texts)?, self.asked(FIRST), Some(&readable))?;
+        stage.finish();
         let (mut both, mut words) = (0, 0);
         for (&place, ranking) in places.iter().zip(&found) {
             let itself = self.itself[place];
@@ -140,7 +146,7 @@ impl Guess<'_> {
             words += guessed.len();
             both += guessed.filter(|row| own.contains(row)).count();
         }
-        if words == 0 || labels <= FIRST {
+        if words == 0 {
             return Ok(0.0);
         }
         let chance = FIRST as f32 / labels as f32;
