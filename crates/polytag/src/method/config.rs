@@ -155,9 +155,9 @@ impl MethodConfig {
         match self {
             MethodConfig::Lexical(_) | MethodConfig::Frozen(_) => false,
             MethodConfig::Maclr(_, config) => config.evaluations > 0,
-            MethodConfig::DualEncoder(_, config) => config.training.evaluations > 0,
-            MethodConfig::LabelAttention(_, config) => config.training.evaluations > 0,
-            MethodConfig::Classifier(_, config) => config.evaluations > 0,
+            MethodConfig::DualEncoder(_, config) => config.training.steps.evaluations > 0,
+            MethodConfig::LabelAttention(_, config) => config.training.steps.evaluations > 0,
+            MethodConfig::Classifier(_, config) => config.steps.evaluations > 0,
         }
     }
 
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(config, LexicalConfig { title_weight: 3.0, ..LexicalConfig::default() });
         let named = MethodConfig::named("dpr", &json!({"epochs": 3, "pooling": "cls"})).unwrap();
         let MethodConfig::DualEncoder("dpr", config) = named else { panic!("{named:?}") };
-        assert_eq!(config.training.epochs, 3);
+        assert_eq!(config.training.steps.epochs, 3);
     }
 
     #[test]

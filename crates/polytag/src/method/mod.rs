@@ -34,7 +34,7 @@ pub use label_text::LabelText;
 pub use lexical::{Lexical, LexicalConfig, LexicalModel};
 pub use maclr::{Maclr, MaclrConfig, PairKind};
 pub use run::{Fitted, change_labels, fit, load, load_labels, uses_network};
-pub use training::{LabelTower, Loss, TrainingConfig, Unseen};
+pub use training::{LabelTower, Loss, Steps, TrainingConfig, Unseen};
 
 use std::path::Path;
 

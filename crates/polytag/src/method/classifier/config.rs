@@ -2,14 +2,12 @@
 
 use polytag_nn::op::Pooling;
 use polytag_nn::optimizer::Group;
-use polytag_nn::schedule::{ScheduleConfig, Then};
-use polytag_nn::train::TrainConfig;
 use serde::{Deserialize, Serialize};
 
 use super::expert::{Expert, Layers, Reads};
 use crate::method::error::MethodError;
 use crate::method::label_text::LabelText;
-use crate::method::training::rate_by_width;
+use crate::method::training::{Steps, at_least_one, number, tokens};
 
 /// What experts are taught.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,36 +72,13 @@ pub struct ClassifierConfig {
     pub feature_dropout: f32,
     /// What a label's score begins with.
     pub bias: f32,
-    /// How often each document is seen.
-    pub epochs: u32,
-    /// After how many steps to end in any case.
-    pub max_steps: Option<u64>,
-    /// How many documents a step sees.
-    pub batch: usize,
-    /// In how many parts a batch is worked on, one after the other: less memory, the same step.
-    pub accumulation: usize,
-    /// The learning rate of the encoder; null chooses by its width: 3e-4 for 384 numbers a token, 1e-4 for 768.
-    pub learning_rate: Option<f64>,
     /// The learning rate of what labels look for.
     pub attention_learning_rate: f64,
     /// The learning rate of what labels are compared with.
     pub output_learning_rate: f64,
-    /// The weight decay of matrices.
-    pub weight_decay: f64,
-    /// How slowly the optimizer's means change.
-    pub betas: (f64, f64),
-    /// Over which share of the steps the learning rate goes up; then it falls in a straight line.
-    pub warmup: f64,
-    /// The greatest norm of a gradient; null for any.
-    pub clip: Option<f32>,
-    /// The rate of dropout in the encoder; null leaves it as the encoder has it.
-    pub dropout: Option<f32>,
-    /// How often an epoch is measured on the dev split, if there is one; 0 for never.
-    pub evaluations: u32,
-    /// After how many evaluations without a better one to stop; null trains to the end.
-    pub patience: Option<usize>,
-    /// How many MiB chunks of labels may take while they are worked on.
-    pub chunk_mib: usize,
+    /// How many steps of what size, at what rates.
+    #[serde(flatten)]
+    pub steps: Steps,
 }
 
 impl Default for ClassifierConfig {
@@ -126,21 +101,9 @@ impl Default for ClassifierConfig {
             cluster_labels: 8192,
             feature_dropout: 0.3,
             bias: -5.0,
-            epochs: 8,
-            max_steps: None,
-            batch: 64,
-            accumulation: 1,
-            learning_rate: None,
             attention_learning_rate: 2e-3,
             output_learning_rate: 2e-3,
-            weight_decay: 0.01,
-            betas: (0.9, 0.98),
-            warmup: 0.06,
-            clip: Some(1.0),
-            dropout: None,
-            evaluations: 1,
-            patience: None,
-            chunk_mib: 512,
+            steps: Steps::default(),
         }
     }
 }
@@ -180,20 +143,6 @@ impl ClassifierConfig {
 
     /// Whether the settings make sense together.
     pub(super) fn check(&self, method: &'static str) -> Result<(), MethodError> {
-        let at_least_one = |name: &str, value: usize| {
-            (value == 0).then(|| format!("{name} = 0 is out of range; say at least 1"))
-        };
-        let tokens = |name: &str, value: usize| {
-            (!(3..=512).contains(&value)).then(|| format!("{name} = {value} is out of range; say 3 to 512"))
-        };
-        let number = |name: &str, value: f64, most: f64| {
-            let fits = (0.0..=most).contains(&value);
-            (!fits).then(|| format!("{name} = {value} is out of range; say 0 to {most}"))
-        };
-        let parts = (self.batch > 0 && !self.batch.is_multiple_of(self.accumulation.max(1))).then(|| {
-            let (batch, accumulation) = (self.batch, self.accumulation);
-            format!("batch = {batch} cannot be worked on in {accumulation} parts of the same size")
-        });
         let nobody = self.experts.is_empty().then(|| "experts = [] leaves nobody to judge".to_owned());
         let alone = (self.experts.len() == 1 && self.diversity > 0.0).then(|| {
             "diversity needs two experts that can differ; say diversity = 0, or name more experts".to_owned()
@@ -210,63 +159,24 @@ impl ClassifierConfig {
             .or(bias)
             .or_else(|| tokens("max_tokens", self.max_tokens))
             .or_else(|| tokens("label_tokens", self.label_tokens))
-            .or_else(|| at_least_one("epochs", self.epochs as usize))
-            .or_else(|| at_least_one("max_steps", self.max_steps.map_or(1, |steps| steps as usize)))
-            .or_else(|| at_least_one("batch", self.batch))
-            .or_else(|| at_least_one("accumulation", self.accumulation))
+            .or_else(|| self.steps.problem())
             .or_else(|| at_least_one("cluster_size", self.cluster_size))
             .or_else(|| at_least_one("cluster_beam", self.cluster_beam))
             .or_else(|| at_least_one("cluster_labels", self.cluster_labels))
-            .or(parts)
-            .or_else(|| number("chunk_mib", self.chunk_mib as f64, f64::from(1 << 20)))
-            .or_else(|| at_least_one("chunk_mib", self.chunk_mib))
             .or_else(|| number("diversity", self.diversity.into(), 1000.0))
             .or_else(|| number("diversity_after", self.diversity_after, 1e6))
             .or_else(|| number("feature_guide", self.feature_guide.into(), 1000.0))
             .or_else(|| number("link_guide", self.link_guide.into(), 1000.0))
-            .or_else(|| number("feature_dropout", self.feature_dropout.into(), 0.9))
-            .or_else(|| number("dropout", self.dropout.unwrap_or(0.0).into(), 0.9));
+            .or_else(|| number("feature_dropout", self.feature_dropout.into(), 0.9));
         match problem {
             Some(problem) => Err(MethodError::Config { method, problem }),
             None => Ok(()),
         }
     }
 
-    /// Steps in an epoch of so many documents.
-    pub(super) fn epoch(&self, documents: usize) -> u64 {
-        (documents as u64).div_ceil(self.batch as u64)
-    }
-
-    /// The engine's settings for a training on so many documents.
-    pub(super) fn loop_config(&self, documents: usize, seed: u64, measured: bool) -> TrainConfig {
-        let epoch = self.epoch(documents);
-        let all = epoch * u64::from(self.epochs);
-        TrainConfig {
-            steps: self.max_steps.map_or(all, |most| most.min(all)),
-            accumulation: self.accumulation,
-            clip: self.clip,
-            schedule: ScheduleConfig { warmup: self.warmup, then: Then::Linear },
-            note_every: 50,
-            evaluate_every: (measured && self.evaluations > 0)
-                .then(|| epoch.div_ceil(u64::from(self.evaluations))),
-            patience: self.patience,
-            checkpoint_every: epoch,
-            checkpoint_seconds: 120,
-            seed,
-        }
-    }
-
     /// The optimizer's settings: the encoder, what labels look for, what they are compared with.
     pub(super) fn groups(&self, hidden: usize) -> Vec<Group> {
-        let encoder = self.learning_rate.unwrap_or_else(|| rate_by_width(3e-4, hidden));
-        [encoder, self.attention_learning_rate, self.output_learning_rate]
-            .map(|learning_rate| Group {
-                learning_rate,
-                weight_decay: self.weight_decay,
-                betas: self.betas,
-                ..Group::default()
-            })
-            .to_vec()
+        self.steps.groups(hidden, &[self.attention_learning_rate, self.output_learning_rate])
     }
 }
 
@@ -293,11 +203,11 @@ mod tests {
         assert!(refused(|config| config.experts.clear()).contains("nobody"));
         assert!(refused(|config| config.diversity = 0.1).contains("two experts"));
         assert!(refused(|config| config.experts = vec!["labels@1".parse().unwrap()]).contains("cls@last"));
-        assert!(refused(|config| config.batch = 0).contains("batch = 0"));
-        assert!(refused(|config| config.accumulation = 7).contains("7 parts"));
+        assert!(refused(|config| config.steps.batch = 0).contains("batch = 0"));
+        assert!(refused(|config| config.steps.accumulation = 7).contains("7 parts"));
         assert!(refused(|config| config.feature_dropout = 1.0).contains("feature_dropout"));
         assert!(refused(|config| config.cluster_beam = 0).contains("cluster_beam"));
         assert!(refused(|config| config.bias = f32::NAN).contains("bias"));
-        assert!(refused(|config| config.max_steps = Some(0)).contains("max_steps"));
+        assert!(refused(|config| config.steps.max_steps = Some(0)).contains("max_steps"));
     }
 }

@@ -127,7 +127,7 @@ impl Network {
                 })
             }
         };
-        let memory = ChunkMemory::new(config.chunk_mib << 20);
+        let memory = ChunkMemory::new(config.steps.chunk_mib << 20);
         Ok(Network { layers, columns, experts, recall, dropout: config.feature_dropout, memory })
     }
 

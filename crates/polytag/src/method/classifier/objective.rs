@@ -79,9 +79,8 @@ struct Guided {
 
 impl Lessons<'_> {
     fn make(&self, place: Place) -> Result<Lesson, Error> {
-        let per_part = self.config.batch / self.config.accumulation;
-        let first = (place.step * self.config.accumulation as u64 + place.part as u64) * per_part as u64;
-        let mut chosen = self.order.examples(first, per_part);
+        let steps = &self.config.steps;
+        let mut chosen = steps.chosen(&self.order, place, steps.batch);
         chosen.sort_by_key(|&document| self.documents.labels(document).is_empty());
         let lists: Vec<Vec<u32>> = chosen
             .iter()

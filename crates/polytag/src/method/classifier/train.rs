@@ -5,7 +5,7 @@ use polytag_nn::encoder::Encoder;
 use polytag_nn::parameters::{ParameterId, ParametersBuilder};
 use polytag_nn::random::Key;
 use polytag_nn::sentence::{Overrides, SentenceEncoder};
-use polytag_nn::train::{Ahead, Ended, Order, Trainer, Watch};
+use polytag_nn::train::{Ahead, Order, Trainer};
 use sha2::{Digest as _, Sha256};
 
 use super::clusters::Clusters;
@@ -17,7 +17,9 @@ use super::objective::{Guides, Lessons, is_one_hot};
 use crate::data::{Dataset, LabelSpace};
 use crate::method::TrainContext;
 use crate::method::error::MethodError;
-use crate::method::training::{Documents, LabelRows, Reading, Texts, Told, add_documents, record};
+use crate::method::training::{
+    Documents, LabelRows, Reading, Texts, Told, add_documents, record, to_the_end,
+};
 use crate::progress::{Event, Stage};
 
 /// Trains a classifier.
@@ -47,7 +49,7 @@ pub(super) fn train(
     let documents = Documents::read(dataset, reading, stage("tokenising documents"), |document| {
         document.labels.is_some()
     })?;
-    let measured = match context.dev.filter(|_| config.evaluations > 0) {
+    let measured = match context.dev.filter(|_| config.steps.evaluations > 0) {
         None => None,
         Some(dev) => {
             let stage = stage("tokenising dev documents");
@@ -66,7 +68,7 @@ pub(super) fn train(
 
     let mut builder = ParametersBuilder::default();
     let mut encoder = base.encoder().copy(base.parameters(), &mut builder)?;
-    if let Some(rate) = config.dropout {
+    if let Some(rate) = config.steps.dropout {
         encoder.set_dropout(rate)?;
     }
     let mut begin =
@@ -83,7 +85,7 @@ pub(super) fn train(
         (true, false) => Some(Guides::Texts(label_texts(config, reading, (space, &rows), &documents)?)),
     };
     let mut parameters = builder.build(context.device)?;
-    let loop_config = config.loop_config(documents.len(), context.seed, measured.is_some());
+    let loop_config = config.steps.loop_config(documents.len(), context.seed, measured.is_some());
     let about = fingerprint(config, (&documents, measured.as_ref()), guides.as_ref(), &network);
     let groups = config.groups(encoder.config().hidden);
     let mut trainer = Trainer::new(loop_config.clone(), groups, &mut parameters, &about)?;
@@ -99,27 +101,10 @@ pub(super) fn train(
         order: Order::new(documents.len(), context.seed),
         prepared: Ahead::default(),
         device: context.device.clone(),
-        diverse_from: (config.diversity_after * config.epoch(documents.len()) as f64).ceil() as u64,
+        diverse_from: (config.diversity_after * config.steps.epoch(documents.len()) as f64).ceil() as u64,
     };
-    let mut told =
-        Told::begin(context.progress, "training", &MEASURES, &loop_config).of_chunks(&network.memory);
-    let ended = trainer.run(
-        &mut parameters,
-        &mut lessons,
-        &mut Watch {
-            stop: &|| context.stop.is_asked(),
-            note: &mut |point| told.point(point),
-            folder: context.folder,
-        },
-    )?;
-    let points = told.end();
-    if ended == Ended::Stopped {
-        return Err(MethodError::Stopped);
-    }
-    if matches!(context.device, Device::Cuda(_)) {
-        let gib = context.device.peak_memory().0 as f64 / f64::from(1 << 30);
-        context.progress.report(Event::Measured { name: "peak memory of the GPU, GiB:", value: gib });
-    }
+    let told = Told::begin(context.progress, "training", &MEASURES, &loop_config).of_chunks(&network.memory);
+    let points = to_the_end(&mut trainer, (&mut parameters, &mut lessons), told, context)?;
     drop(lessons);
     let note = "Over all labels that dev documents carry.";
     let record = record(method, &points, space, (&MEASURES, note), None);

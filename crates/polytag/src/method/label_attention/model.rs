@@ -118,7 +118,7 @@ impl LabelAttentionModel {
     ) -> Result<LabelAttentionModel, Error> {
         let labels = vectors.outputs.labels().iter().collect();
         let table = Arc::new(Table::new(&vectors, labels, core.encoder.parameters().device())?);
-        let memory = ChunkMemory::new(config.training.chunk_mib << 20);
+        let memory = ChunkMemory::new(config.training.steps.chunk_mib << 20);
         Ok(LabelAttentionModel { config, core, space, vectors, table, memory })
     }
 

@@ -9,7 +9,7 @@ use crate::index::Precision;
 use crate::method::error::MethodError;
 use crate::method::label_text::LabelText;
 use crate::method::lexical::LexicalConfig;
-use crate::method::training::rate_by_width;
+use crate::method::training::{number, rate_by_width, tokens};
 use crate::text::Language;
 
 /// What of a document stands for the document, and what for a label of it.
@@ -185,13 +185,6 @@ impl MaclrConfig {
 
     /// Whether the settings make sense together.
     pub(super) fn check(&self, method: &'static str) -> Result<(), MethodError> {
-        let tokens = |name: &str, value: usize| {
-            (!(3..=512).contains(&value)).then(|| format!("{name} = {value} is out of range; say 3 to 512"))
-        };
-        let number = |name: &str, value: f64, most: f64| {
-            let fits = (0.0..=most).contains(&value);
-            (!fits).then(|| format!("{name} = {value} is out of range; say 0 to {most}"))
-        };
         let share = |name: &str, value: f64| {
             let fits = value > 0.0 && value <= 1.0;
             (!fits).then(|| format!("{name} = {value} is out of range; say a share of the steps, up to 1"))

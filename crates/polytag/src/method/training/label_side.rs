@@ -79,7 +79,7 @@ impl<'a> LabelSide<'a> {
                     LabelTower::Shared => documents.clone(),
                     _ => {
                         let mut own = base.encoder().copy(base.parameters(), builder)?;
-                        config.dropout.map_or(Ok(()), |rate| own.set_dropout(rate))?;
+                        config.steps.dropout.map_or(Ok(()), |rate| own.set_dropout(rate))?;
                         own
                     }
                 };

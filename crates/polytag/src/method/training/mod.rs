@@ -4,6 +4,7 @@
 //! token ids, and a trained encoder, the vectors of all labels and the means to make vectors of further ones
 //! leave as [`Trained`]. While it trains, the model is measured on the dev split, if there is one.
 
+mod steps; // settings of its course
 mod config; // settings of a training
 mod texts; // documents as token ids, with their labels
 mod label_rows; // which row a label has: seen ones first
@@ -21,13 +22,14 @@ mod run; // from a plan to what was learned
 mod record; // the course of a training, as lines and as a page
 mod stored; // what every trained model has, in a model folder
 
-pub(super) use config::rate_by_width;
 pub use config::{Loss, TrainingConfig, Unseen};
 pub(super) use dev::Dev;
 pub(super) use label_rows::LabelRows;
 pub(super) use record::{as_lines, record};
 pub use run::LabelTower;
-pub(super) use run::{HeadKind, Plan, Trained, add_documents, train};
+pub(super) use run::{HeadKind, Plan, Trained, add_documents, to_the_end, train};
+pub use steps::Steps;
+pub(super) use steps::{at_least_one, number, rate_by_width, tokens};
 pub(super) use stored::{Core, VECTORS, labels_with_vectors, read_vectors};
 pub(super) use texts::{Documents, Reading, Texts};
 pub(super) use told::Told;

@@ -124,15 +124,8 @@ impl Pairs<'_> {
         }
     }
 
-    /// The examples of a part of a step.
-    fn chosen(&self, order: &Order, place: Place, per_step: usize) -> Vec<usize> {
-        let per_part = per_step.div_ceil(self.config.accumulation);
-        let first = (place.step * self.config.accumulation as u64 + place.part as u64) * per_part as u64;
-        order.examples(first, per_part)
-    }
-
     fn make(&self, place: Place) -> Result<Prepared, Error> {
-        let documents = self.chosen(&self.orders.documents, place, self.config.batch);
+        let documents = self.config.steps.chosen(&self.orders.documents, place, self.config.steps.batch);
         let row_lists: Vec<Vec<u32>> = documents
             .iter()
             .map(|&document| {
@@ -146,7 +139,8 @@ impl Pairs<'_> {
         let mut label_texts = None;
         if let Some(known) = &self.label_texts {
             let labels = known.texts.len();
-            let chosen = self.chosen(&self.orders.label_texts, place, self.config.auxiliary_texts());
+            let chosen =
+                self.config.steps.chosen(&self.orders.label_texts, place, self.config.auxiliary_texts());
             let first = texts.len();
             texts.extend(chosen.iter().map(|&row| known.texts.get(row)));
             let same = chosen.iter().map(|&row| &known.groups[known.group_of[row] as usize][..]);

@@ -2,9 +2,9 @@
 
 use polytag_nn::device::Device;
 use polytag_nn::op::{ChunkMemory, Pooling};
-use polytag_nn::parameters::ParametersBuilder;
+use polytag_nn::parameters::{Parameters, ParametersBuilder};
 use polytag_nn::sentence::{Overrides, SentenceEncoder};
-use polytag_nn::train::{Ahead, Ended, Point, Trainer, Watch};
+use polytag_nn::train::{Ahead, Ended, Objective, Point, Trainer, Watch};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -107,7 +107,7 @@ pub(in crate::method) fn train(
     }
     let mut builder = ParametersBuilder::default();
     let mut encoder = base.encoder().copy(base.parameters(), &mut builder)?;
-    if let Some(rate) = config.dropout {
+    if let Some(rate) = config.steps.dropout {
         encoder.set_dropout(rate)?;
     }
     let side = LabelSide::begin(plan, (&base, &encoder), (space, &rows), &mut builder, context)?;
@@ -116,10 +116,10 @@ pub(in crate::method) fn train(
             let dropout = encoder.config().hidden_dropout;
             Head::Pooled { pooling: base.settings().pooling, dropout }
         }
-        HeadKind::Attended => Head::Attended(ChunkMemory::new(config.chunk_mib << 20)),
+        HeadKind::Attended => Head::Attended(ChunkMemory::new(config.steps.chunk_mib << 20)),
     };
     let mut parameters = builder.build(context.device)?;
-    let loop_config = config.loop_config(documents.len(), context.seed, course.is_some());
+    let loop_config = config.steps.loop_config(documents.len(), context.seed, course.is_some());
     let about = plan.fingerprint((&documents, course.as_ref()), label_texts.as_ref(), side.embeddings());
     let mut trainer =
         Trainer::new(loop_config.clone(), config.groups(encoder.config().hidden), &mut parameters, &about)?;
@@ -141,9 +141,29 @@ pub(in crate::method) fn train(
     if let Head::Attended(memory) = &head {
         told = told.of_chunks(memory);
     }
+    let points = to_the_end(&mut trainer, (&mut parameters, &mut pairs), told, context)?;
+    drop(pairs);
+    side.finish(base, encoder, &parameters, (space, &rows)).map(|side| Trained {
+        encoder: side.documents,
+        labels: side.maker,
+        vectors: side.vectors,
+        order: side.order,
+        scale: side.scale,
+        biases: side.biases,
+        points,
+    })
+}
+
+/// Trains to the end, and tells of it; the course.
+pub(in crate::method) fn to_the_end(
+    trainer: &mut Trainer,
+    (parameters, objective): (&mut Parameters, &mut dyn Objective),
+    mut told: Told<'_>,
+    context: &TrainContext<'_>,
+) -> Result<Vec<Point>, MethodError> {
     let ended = trainer.run(
-        &mut parameters,
-        &mut pairs,
+        parameters,
+        objective,
         &mut Watch {
             stop: &|| context.stop.is_asked(),
             note: &mut |point| told.point(point),
@@ -158,16 +178,7 @@ pub(in crate::method) fn train(
         let gib = context.device.peak_memory().0 as f64 / f64::from(1 << 30);
         context.progress.report(Event::Measured { name: "peak memory of the GPU, GiB:", value: gib });
     }
-    drop(pairs);
-    side.finish(base, encoder, &parameters, (space, &rows)).map(|side| Trained {
-        encoder: side.documents,
-        labels: side.maker,
-        vectors: side.vectors,
-        order: side.order,
-        scale: side.scale,
-        biases: side.biases,
-        points,
-    })
+    Ok(points)
 }
 
 impl Plan<'_> {
@@ -236,7 +247,9 @@ fn read(
     let stage = |name| Stage::start(context.progress, name, None);
     let labelled = stage("tokenising documents");
     let documents = Documents::read(dataset, reading, labelled, |document| document.labels.is_some())?;
-    let Some(dev) = context.dev.filter(|_| config.evaluations > 0) else { return Ok((documents, None)) };
+    let Some(dev) = context.dev.filter(|_| config.steps.evaluations > 0) else {
+        return Ok((documents, None));
+    };
     let labelled = stage("tokenising dev documents");
     let dev = Documents::read(dev, reading, labelled, |document| !document.gold().is_empty())?;
     let space = dataset.label_space();
