@@ -224,9 +224,8 @@ impl Head {
         let mut drawn = 0;
         let mut rows = |name: &str| {
             drawn += 1;
-            let key = Key::new(5).part(drawn);
-            let value = |place: usize| 0.02 * key.normal((place / hidden) as u32, (place % hidden) as u32);
-            builder.add(name, (columns, hidden), &(0..columns * hidden).map(value).collect::<Vec<f32>>())
+            let shape = (columns, hidden);
+            builder.add(name, shape, &Key::new(5).part(drawn).small_normals(shape))
         };
         let vectors = rows("label vectors");
         let looking = looking.then(|| [rows("label queries"), rows("what labels expect")]);

@@ -54,6 +54,12 @@ impl Key {
         let second = f64::from(self.part(1).uniform(row, column));
         ((-2.0 * first.ln()).sqrt() * (2.0 * std::f64::consts::PI * second).cos()) as f32
     }
+
+    /// A matrix of such numbers, row by row, with a deviation of 0.02: what BERT's classifiers begin with.
+    pub fn small_normals(self, (rows, columns): (usize, usize)) -> Vec<f32> {
+        let places = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
+        places.map(|(row, column)| 0.02 * self.normal(row as u32, column as u32)).collect()
+    }
 }
 
 /// Which values are dropped, and what the others are multiplied by.

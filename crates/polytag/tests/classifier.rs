@@ -8,13 +8,12 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{Fit, Heard, LABELS, answers, documents, encoder, labels, read, task};
-use polytag::data::{Label, LabelChange, Passage, ReadOptions, Split, Task};
+use common::{Fit, Heard, LABELS, Tried, answers, documents, encoder, labels, read, task};
+use polytag::data::{Label, LabelChange, Passage, Split};
 use polytag::index::Allowed;
 use polytag::method::{MethodConfig, change_labels};
-use polytag::metric::{EvaluationConfig, EvaluationPlan, evaluate};
 use polytag::predict::Ask;
-use polytag::progress::{Silent, Stop, Watch};
+use polytag::progress::Stop;
 use polytag_nn::device::Device;
 use serde_json::{Value, json};
 
@@ -28,36 +27,19 @@ fn config(method: &str, more: &Value) -> Result<MethodConfig, polytag::Error> {
     Ok(MethodConfig::named(method, &all)?)
 }
 
-struct Tried {
-    dir: tempfile::TempDir,
-    task: PathBuf,
-}
-
 impl Tried {
     fn new() -> Tried {
-        let dir = tempfile::tempdir().unwrap();
-        Tried { task: task(dir.path()), dir }
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        fs::write(self.task.join(name), text).unwrap();
+        Tried::of(task)
     }
 
     fn fit(&self, method: &str, more: &Value) -> Result<(PathBuf, Vec<String>), polytag::Error> {
-        let model = self.dir.path().join(method);
-        let fit = Fit { task: &self.task, model: &model, folder: None, stop: Stop::default() };
-        let heard = fit.run(config(method, more)?)?;
-        Ok((model, heard))
+        self.fitted(config(method, more)?)
     }
 
     /// P@1 on train, and nDCG@5 on dev.
     fn quality(&self, model: &Path) -> [f64; 2] {
-        let task = Task::open(&self.task, &ReadOptions::with_spool(self.dir.path())).unwrap();
-        let plan = EvaluationPlan::try_from(EvaluationConfig::default()).unwrap();
-        let watch = Watch { progress: &Silent, stop: &Stop::default() };
-        [(Split::Train, "P@1"), (Split::Dev, "nDCG@5")].map(|(split, name)| {
-            evaluate(read(model).as_ref(), &task, split, &plan, &watch).unwrap().value(name).unwrap()
-        })
+        [(Split::Train, "P@1"), (Split::Dev, "nDCG@5")]
+            .map(|(split, name)| self.report(model, split).value(name).unwrap())
     }
 }
 

@@ -8,12 +8,11 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{Fit, Heard, answers, encoder, read};
-use polytag::data::{Label, LabelChange, Passage, ReadOptions, Split, Task};
+use common::{Fit, Heard, Tried, answers, encoder, read};
+use polytag::data::{Label, LabelChange, Passage, Split};
 use polytag::method::{MethodConfig, change_labels};
-use polytag::metric::{EvaluationConfig, EvaluationPlan, Report, evaluate};
 use polytag::predict::Ask;
-use polytag::progress::{Silent, Stop, Watch};
+use polytag::progress::Stop;
 use polytag_nn::device::Device;
 use polytag_nn::sentence::{Overrides, SentenceEncoder};
 use polytag_nn::tokenizer::Text;
@@ -83,34 +82,13 @@ fn right(model: &Path) -> f64 {
     (0..60).filter(is_right).count() as f64 / 60.0
 }
 
-struct Tried {
-    dir: tempfile::TempDir,
-    task: PathBuf,
-}
-
 impl Tried {
     fn new() -> Tried {
-        let dir = tempfile::tempdir().unwrap();
-        Tried { task: task(dir.path()), dir }
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        fs::write(self.task.join(name), text).unwrap();
-    }
-
-    /// How good a model is on dev.
-    fn report(&self, model: &Path) -> Report {
-        let task = Task::open(&self.task, &ReadOptions::with_spool(self.dir.path())).unwrap();
-        let plan = EvaluationPlan::try_from(EvaluationConfig::default()).unwrap();
-        let watch = Watch { progress: &Silent, stop: &Stop::default() };
-        evaluate(read(model).as_ref(), &task, Split::Dev, &plan, &watch).unwrap()
+        Tried::of(task)
     }
 
     fn fit(&self, method: &str, more: &Value) -> Result<(PathBuf, Vec<String>), polytag::Error> {
-        let model = self.dir.path().join(method);
-        let fit = Fit { task: &self.task, model: &model, folder: None, stop: Stop::default() };
-        let heard = fit.run(config(method, more)?)?;
-        Ok((model, heard))
+        self.fitted(config(method, more)?)
     }
 }
 
@@ -144,7 +122,7 @@ fn what_is_measured_while_training_is_what_the_model_does() {
     tried.write("labels.jsonl", &lines(labels));
     let (model, heard) = tried.fit("maclr", &json!({"max_steps": 40, "label_tokens": 6})).unwrap();
     let row = heard.iter().rfind(|event| event.starts_with("Row")).unwrap();
-    let report = tried.report(&model);
+    let report = tried.report(&model, Split::Dev);
     for name in ["P@1", "P@5", "R@10"] {
         let value = format!("(\"{name}\", {:?})", report.value(name).unwrap());
         assert!(row.contains(&value), "{value} {row}");
@@ -442,6 +420,6 @@ fn a_document_that_is_a_label_is_not_its_own() {
     let (plain, apart) = (row(&json!({})), row(&json!({"item_to_item": true})));
     assert!(apart > plain + 40.0, "{plain} {apart}");
     // The model knows it, too.
-    let measured = tried.report(&tried.dir.path().join("maclr")).value("P@1").unwrap();
+    let measured = tried.report(&tried.dir.path().join("maclr"), Split::Dev).value("P@1").unwrap();
     assert!((measured - apart).abs() < 1e-9, "{measured} {apart}");
 }

@@ -1,5 +1,7 @@
 //! Documents, with what they say and what they are labelled with.
 
+use std::borrow::Cow;
+
 use crate::ids::LabelId;
 
 /// A document of a task.
@@ -20,6 +22,14 @@ impl Document {
     /// What the document says.
     pub fn passage(&self) -> Passage<'_> {
         Passage { title: self.title.as_deref(), text: &self.text }
+    }
+
+    /// Title and text as one, a line end between them.
+    pub fn whole(&self) -> Cow<'_, str> {
+        match &self.title {
+            Some(title) => format!("{title}\n{}", self.text).into(),
+            None => (&self.text[..]).into(),
+        }
     }
 
     /// Its labels; empty where nobody labelled it.

@@ -6,12 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use polytag::data::{Passage, ReadOptions, Task};
+use polytag::data::{Passage, ReadOptions, Split, Task};
 use polytag::encoder::EncoderCache;
 use polytag::ids::LabelId;
 use polytag::method::{MethodConfig, TrainContext, fit, load};
+use polytag::metric::{EvaluationConfig, EvaluationPlan, Report, evaluate};
 use polytag::predict::{Ask, Predictor};
-use polytag::progress::{Event, Progress, Stop};
+use polytag::progress::{Event, Progress, Silent, Stop, Watch};
 use polytag_nn::device::Device;
 use serde_json::json;
 
@@ -127,4 +128,39 @@ pub(crate) fn answers(model: &dyn Predictor, texts: &[&str]) -> Vec<Vec<(String,
         ranking.entries().iter().map(|entry| (id(entry.label), entry.score.to_bits())).collect()
     };
     rankings.iter().map(entries).collect()
+}
+
+/// A task folder, and room beside it.
+pub(crate) struct Tried {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) task: PathBuf,
+}
+
+impl Tried {
+    /// The task that `make` leaves in a folder.
+    pub(crate) fn of(make: fn(&Path) -> PathBuf) -> Tried {
+        let dir = tempfile::tempdir().unwrap();
+        Tried { task: make(dir.path()), dir }
+    }
+
+    /// Writes a file of the task.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        fs::write(self.task.join(name), text).unwrap();
+    }
+
+    /// Fits into a folder called as the method; what was reported meanwhile.
+    pub(crate) fn fitted(&self, config: MethodConfig) -> Result<(PathBuf, Vec<String>), polytag::Error> {
+        let model = self.dir.path().join(config.name());
+        let fit = Fit { task: &self.task, model: &model, folder: None, stop: Stop::default() };
+        let heard = fit.run(config)?;
+        Ok((model, heard))
+    }
+
+    /// How good a model is on a split.
+    pub(crate) fn report(&self, model: &Path, split: Split) -> Report {
+        let task = Task::open(&self.task, &ReadOptions::with_spool(self.dir.path())).unwrap();
+        let plan = EvaluationPlan::try_from(EvaluationConfig::default()).unwrap();
+        let watch = Watch { progress: &Silent, stop: &Stop::default() };
+        evaluate(read(model).as_ref(), &task, split, &plan, &watch).unwrap()
+    }
 }

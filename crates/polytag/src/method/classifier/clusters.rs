@@ -46,7 +46,7 @@ impl Clusters {
             }
             Ok(dataset.document(DocId(place as u32))?)
         };
-        let text = |place: usize| document(place).map(|document| words_of(&document).into());
+        let text = |place: usize| document(place).map(|document| document.whole().into_owned().into());
         let tfidf = Tfidf::fit::<MethodError>(&TfidfConfig::default(), dataset.len(), text)?;
         let documents = tfidf.transform::<MethodError>(dataset.len(), text)?;
         let names = tfidf.transform::<MethodError>(labels.len(), |row| {
@@ -149,13 +149,6 @@ impl Clusters {
         rows.extend(others);
         rows.sort_unstable();
         rows
-    }
-}
-
-fn words_of(document: &Document) -> String {
-    match &document.title {
-        Some(title) => format!("{title}\n{}", document.text),
-        None => document.text.clone(),
     }
 }
 

@@ -136,9 +136,9 @@ impl ClassifierConfig {
         }
     }
 
-    /// Whether documents are guided by their labels.
-    pub(super) fn guides(&self) -> bool {
-        self.feature_guide > 0.0 || self.link_guide > 0.0
+    /// What documents are guided by, if by anything.
+    pub(super) fn guided_by(&self) -> Option<Guide> {
+        (self.feature_guide > 0.0 || self.link_guide > 0.0).then_some(self.guide)
     }
 
     /// Whether the settings make sense together.
@@ -148,7 +148,7 @@ impl ClassifierConfig {
             "diversity needs two experts that can differ; say diversity = 0, or name more experts".to_owned()
         });
         let pooled = self.experts.iter().any(|expert| matches!(expert.reads, Reads::Pooled(_)));
-        let nothing = (self.guides() && !pooled).then(|| {
+        let nothing = (self.guided_by().is_some() && !pooled).then(|| {
             "guides need an expert with a vector for the whole document; add cls@last to experts".to_owned()
         });
         let bias =

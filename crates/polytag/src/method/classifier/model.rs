@@ -15,13 +15,13 @@ use polytag_nn::train::CURVE;
 use super::clusters::Clusters;
 use super::config::ClassifierConfig;
 use super::measured::rank;
-use super::network::{Judge, Network, probability};
+use super::network::{Judge, Network};
 use crate::artifact::{ArtifactError, MANIFEST, ModelFolder, ModelWriter, TensorsBuilder};
 use crate::data::{LabelChange, LabelSpace, Passage};
 use crate::ids::LabelId;
 use crate::method::error::MethodError;
 use crate::method::label_text::text_of;
-use crate::method::training::LabelRows;
+use crate::method::training::{LabelRows, probability};
 use crate::method::words::{Piece, reasons};
 use crate::predict::{Ask, Explanation, PredictError, Predictor};
 use crate::ranking::Ranking;
@@ -53,7 +53,7 @@ pub struct ClassifierModel {
     tokenizer: Tokenizer,
     settings: Settings,
     space: LabelSpace,
-    /// The labels that experts know, row by row.
+    /// The labels that experts know, row by row, in rising order.
     labels: Vec<LabelId>,
     record: [String; 2],
 }
@@ -221,8 +221,8 @@ impl Predictor for ClassifierModel {
     fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
         let (space, changed) = self.space.changed(changes).map_err(|(_, error)| error)?;
         let is_new = |&&label: &&LabelId| self.space.find(&space.label(label).id).is_none();
-        let new = changed.written.iter().filter(is_new);
-        if new.into_iter().any(|label| !self.labels.contains(label)) {
+        let has_row = |label: &LabelId| self.labels.binary_search(label).is_ok();
+        if changed.written.iter().filter(is_new).any(|label| !has_row(label)) {
             return Err(PredictError::OnlyTrained);
         }
         self.space = space;
@@ -230,7 +230,7 @@ impl Predictor for ClassifierModel {
     }
 
     fn explain(&self, passage: Passage<'_>, label: LabelId) -> Result<Explanation, PredictError> {
-        let Some(row) = self.labels.iter().position(|&known| known == label) else {
+        let Ok(row) = self.labels.binary_search(&label) else {
             return Ok(Explanation { score: 0.0, matched: None, reasons: Vec::new(), marks: Vec::new() });
         };
         let (ids, ranges) = self.tokenizer.pieces(text_of(&passage), self.settings.max_tokens)?;

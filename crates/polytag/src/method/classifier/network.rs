@@ -3,8 +3,8 @@
 //! An expert that pools compares one vector of a document, or several joined, with a vector of each label. One whose
 //! labels look for themselves gives each label a query over the tokens of its layer. Both end with scores of all labels;
 //! a score becomes a probability, and the experts' probabilities count alike. Rows of labels are filled up to a
-//! multiple of eight, which the GPU wants; what is filled up is no label: it is learned to fit nothing, and never given. Where labels are in clusters,
-//! these are judged first, by the last layer's first token, and then some labels only.
+//! multiple of eight, which the GPU wants; what is filled up is no label: it is learned to fit nothing, and never given.
+//! Where labels are in clusters, these are judged first, by the last layer's first token, and then some labels only.
 
 use std::ops::Range;
 
@@ -22,6 +22,7 @@ use polytag_nn::tape::{Tape, Var};
 use super::clusters::Clusters;
 use super::config::{ATTENTION, ClassifierConfig, OUTPUT};
 use super::expert::Reads;
+use crate::method::training::probability;
 
 /// The experts of a model.
 pub(super) struct Network {
@@ -294,9 +295,4 @@ impl Network {
         let value = |id: ParameterId| Ok((parameters.info(id).name.clone(), parameters.to_vec(id)?));
         self.weights().into_iter().map(value).collect()
     }
-}
-
-/// The probability that a score stands for.
-pub(super) fn probability(score: f32) -> f32 {
-    1.0 / (1.0 + (-score).exp())
 }

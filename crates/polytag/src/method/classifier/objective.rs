@@ -14,7 +14,7 @@ use polytag_nn::tape::{Tape, Var};
 use polytag_nn::tensor::Tensor;
 use polytag_nn::train::{Ahead, Evaluation, Objective, Order, Place};
 
-use super::config::{ClassifierConfig, Guide, Together};
+use super::config::{ClassifierConfig, Together};
 use super::measured::Measured;
 use super::network::{Network, Read};
 use crate::method::training::{Documents, LabelRows, Texts};
@@ -49,14 +49,18 @@ pub(super) struct Lessons<'a> {
 /// texts of their labels.
 pub(super) struct Lesson {
     batch: Batch,
-    documents: usize,
     /// The rows that each document carries.
     carried: Vec<Vec<u32>>,
-    /// The labels that are judged, unless that is seen in the step itself.
-    judged: Option<Judged>,
-    /// Which clusters documents carry labels of, where there are clusters.
-    clusters: Option<Positives>,
+    labels: Labels,
     guided: Option<Guided>,
+}
+
+/// Which labels a step judges.
+enum Labels {
+    /// All of them.
+    All(Judged),
+    /// Those of the best clusters, which the step itself has to find: which clusters documents carry labels of.
+    OfClusters(Positives),
 }
 
 /// The labels that a step judges.
@@ -66,8 +70,8 @@ struct Judged {
     /// Which of them documents carry, and those that are guided.
     positives: Positives,
     guided: Option<Positives>,
-    /// How many documents carry each.
-    counts: Tensor,
+    /// How many documents carry each, where experts are to differ.
+    counts: Option<Tensor>,
 }
 
 /// Documents that are guided, the first ones, and by what.
@@ -112,19 +116,15 @@ impl Lessons<'_> {
         };
         let batch = self.encoder.batch(&self.device, texts)?;
         let guided_count = guided.as_ref().map(|guided| guided.count);
-        let (judged, clusters) = match &self.network.recall {
-            None => (Some(self.all_labels(&lists, guided_count)?), None),
+        let labels = match &self.network.recall {
+            None => Labels::All(self.judged_rows(None, &lists, guided_count, &self.counts)?),
             Some(recall) => {
                 let of: Vec<Vec<u32>> = lists.iter().map(|list| recall.clusters.of(list)).collect();
-                let positives = Positives::new(&self.device, recall.columns, of.iter().map(Vec::as_slice))?;
-                (None, Some(positives))
+                let lists = of.iter().map(Vec::as_slice);
+                Labels::OfClusters(Positives::new(&self.device, recall.columns, lists)?)
             }
         };
-        Ok(Lesson { batch, documents: chosen.len(), carried: lists, judged, clusters, guided })
-    }
-
-    fn all_labels(&self, carried: &[Vec<u32>], guided: Option<usize>) -> Result<Judged, Error> {
-        self.judged_rows(None, carried, guided, &self.counts)
+        Ok(Lesson { batch, carried: lists, labels, guided })
     }
 
     /// Rows that are to be judged, in rising order, and which of them documents carry.
@@ -154,7 +154,9 @@ impl Lessons<'_> {
             rows,
             positives: positives(carried)?,
             guided: guided.map(|count| positives(&carried[..count])).transpose()?,
-            counts: Tensor::new(&self.device, (1, columns), counts, Element::F32)?,
+            counts: (self.config.diversity > 0.0)
+                .then(|| Tensor::new(&self.device, (1, columns), counts, Element::F32))
+                .transpose()?,
         })
     }
 
@@ -166,7 +168,7 @@ impl Lessons<'_> {
         labels: &Judged,
         diverse: bool,
     ) -> Result<Vec<(Var, f32)>, Error> {
-        let documents = 0..lesson.documents;
+        let documents = 0..lesson.carried.len();
         let chosen = labels.rows.as_ref();
         if reads.len() == 1 && chosen.is_none() {
             let scores = self.network.scores_for_loss(tape, 0, (&reads[0], &lesson.batch), documents)?;
@@ -193,10 +195,10 @@ impl Lessons<'_> {
                 losses.push((binary_cross_entropy(tape, total, &labels.positives)?, 1.0));
             }
         }
-        if diverse {
+        if let Some(counts) = labels.counts.as_ref().filter(|_| diverse) {
             for (place, left) in scores.iter().enumerate() {
                 for right in &scores[place + 1..] {
-                    let loss = bernoulli_kl(tape, (left, right), &labels.positives, &labels.counts)?;
+                    let loss = bernoulli_kl(tape, (left, right), &labels.positives, counts)?;
                     losses.push((loss, self.config.diversity));
                 }
             }
@@ -212,7 +214,7 @@ impl Lessons<'_> {
         guided: &Guided,
         judged: &Judged,
     ) -> Result<Vec<(Var, f32)>, Error> {
-        let (first, count) = (lesson.documents, guided.count);
+        let (first, count) = (lesson.carried.len(), guided.count);
         let pooled: Vec<(usize, &Vec<Var>)> = reads
             .iter()
             .enumerate()
@@ -272,21 +274,25 @@ impl Objective for Lessons<'_> {
         };
         let states = self.encoder.forward(tape, &lesson.batch, &self.network.layers)?;
         let reads = self.network.read(tape, &states, &lesson.batch)?;
-        let diverse = self.config.diversity > 0.0 && place.step >= self.diverse_from;
         let mut losses = Vec::new();
-        let mut chosen = None;
-        if let (Some(recall), Some(positives)) = (&self.network.recall, &lesson.clusters) {
-            let documents = 0..lesson.documents;
-            let scores = self.network.recall_scores(tape, recall, (&states, &lesson.batch), documents)?;
-            losses.push((binary_cross_entropy(tape, Scores::given(&scores), positives)?, 1.0));
-            // The host has to see which clusters are best.
-            let values = scores.tensor().to_vec()?;
-            let wanted = self.config.cluster_labels;
-            let rows = recall.clusters.for_step(&values, recall.columns, &lesson.carried, wanted);
-            let guided = lesson.guided.as_ref().map(|guided| guided.count);
-            chosen = Some(self.some_labels(&rows, &lesson.carried, guided)?);
-        }
-        let judged = lesson.judged.as_ref().or(chosen.as_ref()).expect("some labels are judged");
+        let of_clusters;
+        let judged = match (&lesson.labels, &self.network.recall) {
+            (Labels::OfClusters(positives), Some(recall)) => {
+                let documents = 0..lesson.carried.len();
+                let scores = self.network.recall_scores(tape, recall, (&states, &lesson.batch), documents)?;
+                losses.push((binary_cross_entropy(tape, Scores::given(&scores), positives)?, 1.0));
+                // The host has to see which clusters are best.
+                let values = scores.tensor().to_vec()?;
+                let wanted = self.config.cluster_labels;
+                let rows = recall.clusters.for_step(&values, recall.columns, &lesson.carried, wanted);
+                let guided = lesson.guided.as_ref().map(|guided| guided.count);
+                of_clusters = self.some_labels(&rows, &lesson.carried, guided)?;
+                &of_clusters
+            }
+            (Labels::All(judged), _) => judged,
+            (Labels::OfClusters(_), None) => unreachable!("there are clusters only where they are judged"),
+        };
+        let diverse = place.step >= self.diverse_from;
         losses.extend(self.judged(tape, (&lesson, &reads), judged, diverse)?);
         if let Some(guided) = &lesson.guided {
             losses.extend(self.guided(tape, (&lesson, &reads), guided, judged)?);
@@ -299,9 +305,4 @@ impl Objective for Lessons<'_> {
         let labels = &self.rows.labels()[..self.rows.seen()];
         measured.evaluate((self.encoder, parameters), self.network, labels).map(Some)
     }
-}
-
-/// Whether a guide is one of numbers of the labels' own.
-pub(super) fn is_one_hot(config: &ClassifierConfig) -> bool {
-    config.guides() && config.guide == Guide::OneHot
 }

@@ -9,18 +9,18 @@ use polytag_nn::train::{Ahead, Order, Trainer};
 use sha2::{Digest as _, Sha256};
 
 use super::clusters::Clusters;
-use super::config::{ClassifierConfig, OUTPUT};
+use super::config::{ClassifierConfig, Guide, OUTPUT};
 use super::measured::{MEASURES, Measured};
 use super::model::ClassifierModel;
 use super::network::{Judge, Network};
-use super::objective::{Guides, Lessons, is_one_hot};
+use super::objective::{Guides, Lessons};
 use crate::data::{Dataset, LabelSpace};
 use crate::method::TrainContext;
 use crate::method::error::MethodError;
 use crate::method::training::{
     Documents, LabelRows, Reading, Texts, Told, add_documents, record, to_the_end,
 };
-use crate::progress::{Event, Stage};
+use crate::progress::Event;
 
 /// Trains a classifier.
 pub(super) fn train(
@@ -40,23 +40,14 @@ pub(super) fn train(
     let base = SentenceEncoder::load(&folder, &Device::cpu(), &as_it_is)?;
     let longest = base.encoder().config().longest();
     let base = base.cut_to(config.max_tokens.min(longest))?;
+    // Said now, and not after all documents were read.
     for expert in &config.experts {
         expert.layers(base.encoder().last()).map_err(refused)?;
     }
     let reading =
         Reading { tokenizer: base.tokenizer(), max_tokens: base.settings().max_tokens, stop: context.stop };
-    let stage = |name| Stage::start(context.progress, name, None);
-    let documents = Documents::read(dataset, reading, stage("tokenising documents"), |document| {
-        document.labels.is_some()
-    })?;
-    let measured = match context.dev.filter(|_| config.steps.evaluations > 0) {
-        None => None,
-        Some(dev) => {
-            let stage = stage("tokenising dev documents");
-            let dev = Documents::read(dev, reading, stage, |document| !document.gold().is_empty())?;
-            (dev.len() > 0).then(|| Measured::new(dev, space))
-        }
-    };
+    let (documents, dev) = Documents::of_splits(dataset, reading, context, config.steps.evaluations > 0)?;
+    let measured = dev.map(|dev| Measured::new(dev, space));
     let warn = |words: &str| context.progress.report(Event::Warned(words));
     oddities(config, (space, &rows), &documents).iter().for_each(|words| warn(words));
 
@@ -79,10 +70,10 @@ pub(super) fn train(
     let weights: usize = network.weights().iter().map(|&id| builder.info_mut(id).len()).sum();
     let name = "numbers that experts learn, millions:";
     context.progress.report(Event::Measured { name, value: weights as f64 / 1e6 });
-    let guides = match (config.guides(), is_one_hot(config)) {
-        (false, _) => None,
-        (true, true) => Some(Guides::OneHot(one_hot(&network, &encoder, &mut builder, &mut begin))),
-        (true, false) => Some(Guides::Texts(label_texts(config, reading, (space, &rows), &documents)?)),
+    let guides = match config.guided_by() {
+        None => None,
+        Some(Guide::OneHot) => Some(Guides::OneHot(one_hot(&network, &encoder, &mut builder, &mut begin))),
+        Some(Guide::Texts) => Some(Guides::Texts(label_texts(config, reading, (space, &rows), &documents)?)),
     };
     let mut parameters = builder.build(context.device)?;
     let loop_config = config.steps.loop_config(documents.len(), context.seed, measured.is_some());
@@ -131,9 +122,7 @@ impl Beginning {
             return vec![self.bias; rows * columns];
         }
         self.drawn += 1;
-        let key = self.key.part(self.drawn);
-        let value = |place: usize| 0.02 * key.normal((place / columns) as u32, (place % columns) as u32);
-        (0..rows * columns).map(value).collect()
+        self.key.part(self.drawn).small_normals((rows, columns))
     }
 }
 
@@ -224,7 +213,7 @@ fn oddities(
     if seen == 1 {
         words.push("there is one label only: every document will get it, with a probability".to_owned());
     }
-    if config.guides() && !is_one_hot(config) {
+    if config.guided_by() == Some(Guide::Texts) {
         let labels = &rows.labels()[..seen];
         let symbols: Vec<&str> =
             labels.iter().map(|&label| &space.label(label).name[..]).filter(|name| is_symbol(name)).collect();
@@ -239,10 +228,10 @@ fn oddities(
     words
 }
 
-/// Whether a name has no word in it: no three letters in a row, or two of a script that needs no more.
+/// Whether a name has no word in it: no three ASCII letters in a row, and no letter of another script.
 fn is_symbol(name: &str) -> bool {
-    let long_enough = |word: &str| word.chars().count() >= if word.is_ascii() { 3 } else { 1 };
-    !name.split(|c: char| !c.is_alphabetic()).any(|word| !word.is_empty() && long_enough(word))
+    let is_word = |word: &str| word.len() >= 3 || !word.is_ascii();
+    !name.split(|c: char| !c.is_alphabetic()).any(is_word)
 }
 
 /// A checksum of all that a training is a function of besides the weights that it begins with.
@@ -259,10 +248,7 @@ fn fingerprint(
         add_documents(&mut hash, measured.documents());
     }
     if let Some(Guides::Texts(texts)) = guides {
-        for text in texts.iter() {
-            text.iter().for_each(|id| hash.update(id.to_le_bytes()));
-            hash.update(u32::MAX.to_le_bytes());
-        }
+        texts.add_to(&mut hash);
     }
     for cluster in network.recall.iter().flat_map(|recall| recall.clusters.of_rows()) {
         hash.update(cluster.to_le_bytes());

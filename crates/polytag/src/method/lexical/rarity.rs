@@ -39,10 +39,7 @@ impl Rarity {
             }
             stage.step();
             let document = dataset.document(DocId(index as u32))?;
-            Ok(match document.title {
-                Some(title) => format!("{title}\n{}", document.text).into(),
-                None => document.text.into(),
-            })
+            Ok(document.whole().into_owned().into())
         })?;
         stage.finish();
         if counted.forgotten() > 0 {

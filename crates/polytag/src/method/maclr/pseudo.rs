@@ -14,6 +14,7 @@ use crate::ids::{DocId, LabelId};
 use crate::index::{Allowed, LabelIndex as _};
 use crate::method::TrainContext;
 use crate::method::error::MethodError;
+use crate::method::label_text::text_of;
 use crate::method::lexical::LexicalModel;
 use crate::method::training::Texts;
 use crate::predict::{Ask, Predictor as _};
@@ -129,10 +130,7 @@ impl Guess<'_> {
             .iter()
             .map(|&place| self.dataset.document(DocId(place as u32)))
             .collect::<Result<_, DataError>>()?;
-        let texts: Vec<Text<'_>> = documents
-            .iter()
-            .map(|document| Text { title: document.title.as_deref(), text: &document.text })
-            .collect();
+        let texts: Vec<Text<'_>> = documents.iter().map(|document| text_of(&document.passage())).collect();
         let index = siamese.index(encoder.parameters(), self.labels)?;
         let readable: Allowed = self.labels.readable.iter().map(|&row| LabelId(row)).collect();
         let found = index.search(&encoder.encode(&texts)?, self.asked(FIRST), Some(&readable))?;

@@ -143,7 +143,7 @@ impl Run<'_> {
         }
         let tokenising = Stage::start(self.context.progress, "tokenising documents", None);
         let documents = Documents::read(self.dataset, reading(&base, self.context), tokenising, |_| true)?;
-        let mut given = checksum(&given, |hash| add_texts(hash, &documents.texts));
+        let mut given = checksum(&given, |hash| documents.texts.add_to(hash));
         if config.has_stage_two() {
             let about = checksum(&given, |hash| add_settings(hash, &config.of_stage_two()));
             let stage = self.stage(("two", "stage two"), about, (config.stage_two_epochs, 1.0));
@@ -205,7 +205,7 @@ impl Run<'_> {
         let weights = crate::storage::hex(&weights.finalize());
         Ok(checksum(&weights, |hash| {
             hash.update(self.context.seed.to_le_bytes());
-            add_texts(hash, &self.labels.texts);
+            self.labels.texts.add_to(hash);
             for itself in &self.itself {
                 hash.update(itself.map_or(u32::MAX, |label| label.0).to_le_bytes());
             }
@@ -235,8 +235,8 @@ impl Run<'_> {
         self.tell_of_pairs(&pairs)?;
         let about = checksum(given, |hash| {
             add_settings(hash, &config.of_stage_one());
-            add_texts(hash, &pairs.contexts);
-            add_texts(hash, &pairs.titles);
+            pairs.contexts.add_to(hash);
+            pairs.titles.add_to(hash);
         });
         let stage = self.stage(("one", "stage one"), about, (config.stage_one_epochs, 1.0));
         if let Some(left) = stage.done(base)? {
@@ -424,12 +424,4 @@ fn checksum(before: &str, more: impl FnOnce(&mut Sha256)) -> String {
 
 fn add_settings(hash: &mut Sha256, config: &MaclrConfig) {
     hash.update(serde_json::to_string(config).expect("settings are plain"));
-}
-
-/// Adds texts to a checksum, each with an end.
-fn add_texts(hash: &mut Sha256, texts: &Texts) {
-    for text in texts.iter() {
-        text.iter().for_each(|id| hash.update(id.to_le_bytes()));
-        hash.update(u32::MAX.to_le_bytes());
-    }
 }

@@ -28,6 +28,7 @@ pub(super) use label_rows::LabelRows;
 pub(super) use record::{as_lines, record};
 pub use run::LabelTower;
 pub(super) use run::{HeadKind, Plan, Trained, add_documents, to_the_end, train};
+pub(super) use scoring::probability;
 pub use steps::Steps;
 pub(super) use steps::{at_least_one, number, rate_by_width, tokens};
 pub(super) use stored::{Core, VECTORS, labels_with_vectors, read_vectors};

@@ -21,7 +21,7 @@ use crate::data::Dataset;
 use crate::ids::LabelId;
 use crate::method::TrainContext;
 use crate::method::error::MethodError;
-use crate::progress::{Event, Stage};
+use crate::progress::Event;
 
 /// Where the vectors of labels come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,7 +93,8 @@ pub(in crate::method) fn train(
     let base = plan.load(&config.encoder, config.max_tokens, context)?;
     let reading =
         Reading { tokenizer: base.tokenizer(), max_tokens: base.settings().max_tokens, stop: context.stop };
-    let (documents, course) = read(config, reading, dataset, context)?;
+    let (documents, dev) = Documents::of_splits(dataset, reading, context, config.steps.evaluations > 0)?;
+    let course = dev.map(|dev| Course::new(dev, space, config.zero_shot_share));
     if documents.len() == 0 {
         return Err(MethodError::NoPairs { method: plan.method });
     }
@@ -198,10 +199,7 @@ impl Plan<'_> {
         if let Some(course) = course {
             add_documents(&mut hash, course.documents());
         }
-        for text in label_texts.iter().flat_map(|labels| labels.texts.iter()) {
-            text.iter().for_each(|id| hash.update(id.to_le_bytes()));
-            hash.update(u32::MAX.to_le_bytes());
-        }
+        label_texts.iter().for_each(|labels| labels.texts.add_to(&mut hash));
         embeddings.iter().for_each(|number| hash.update(number.to_le_bytes()));
         crate::storage::hex(&hash.finalize())
     }
@@ -235,24 +233,4 @@ pub(in crate::method) fn add_documents(hash: &mut Sha256, documents: &Documents)
         documents.labels(document).iter().for_each(|label| add(label.0));
         add(u32::MAX);
     }
-}
-
-/// The documents of the train split, and of the dev split what is measured on it.
-fn read(
-    config: &TrainingConfig,
-    reading: Reading<'_>,
-    dataset: &dyn Dataset,
-    context: &TrainContext<'_>,
-) -> Result<(Documents, Option<Course>), MethodError> {
-    let stage = |name| Stage::start(context.progress, name, None);
-    let labelled = stage("tokenising documents");
-    let documents = Documents::read(dataset, reading, labelled, |document| document.labels.is_some())?;
-    let Some(dev) = context.dev.filter(|_| config.steps.evaluations > 0) else {
-        return Ok((documents, None));
-    };
-    let labelled = stage("tokenising dev documents");
-    let dev = Documents::read(dev, reading, labelled, |document| !document.gold().is_empty())?;
-    let space = dataset.label_space();
-    let course = (dev.len() > 0).then(|| Course::new(dev, space, config.zero_shot_share));
-    Ok((documents, course))
 }

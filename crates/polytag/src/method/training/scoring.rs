@@ -24,7 +24,7 @@ impl Scoring {
         if !self.probability {
             return comparison;
         }
-        1.0 / (1.0 + (-(comparison * self.scale + self.bias)).exp())
+        probability(comparison * self.scale + self.bias)
     }
 
     /// What a part of a comparison adds to the log-odds of a probability, or to the score, and what is there
@@ -32,6 +32,11 @@ impl Scoring {
     pub(in crate::method) fn shares(&self) -> (f32, f32) {
         if self.probability { (self.scale, self.bias) } else { (1.0, 0.0) }
     }
+}
+
+/// The probability whose log-odds these are.
+pub(in crate::method) fn probability(log_odds: f32) -> f32 {
+    1.0 / (1.0 + (-log_odds).exp())
 }
 
 #[cfg(test)]

@@ -2,10 +2,13 @@
 
 use polytag_nn::tokenizer::{Text, Tokenizer};
 use rayon::prelude::*;
+use sha2::{Digest as _, Sha256};
 
 use crate::data::{DataError, Dataset, Document};
 use crate::ids::{DocId, LabelId};
+use crate::method::TrainContext;
 use crate::method::error::MethodError;
+use crate::method::label_text::text_of;
 use crate::progress::{Stage, Stop};
 
 /// Documents read and made into tokens between two looks at whether to stop.
@@ -38,6 +41,14 @@ impl Texts {
         &self.ids[start..self.ends[text]]
     }
 
+    /// Adds the texts to a checksum, each with an end.
+    pub(in crate::method) fn add_to(&self, hash: &mut Sha256) {
+        for text in self.iter() {
+            text.iter().for_each(|id| hash.update(id.to_le_bytes()));
+            hash.update(u32::MAX.to_le_bytes());
+        }
+    }
+
     /// All texts.
     pub(in crate::method) fn iter(&self) -> impl Iterator<Item = &[u32]> {
         (0..self.len()).map(|text| self.get(text))
@@ -63,6 +74,23 @@ pub(in crate::method) struct Reading<'a> {
 }
 
 impl Documents {
+    /// The labelled documents of the train split, and those of the dev split to measure on, if there are any and they are
+    /// wanted.
+    pub(in crate::method) fn of_splits(
+        dataset: &dyn Dataset,
+        reading: Reading<'_>,
+        context: &TrainContext<'_>,
+        wants_dev: bool,
+    ) -> Result<(Documents, Option<Documents>), MethodError> {
+        let stage = |name| Stage::start(context.progress, name, None);
+        let labelled = stage("tokenising documents");
+        let train = Documents::read(dataset, reading, labelled, |document| document.labels.is_some())?;
+        let Some(dev) = context.dev.filter(|_| wants_dev) else { return Ok((train, None)) };
+        let labelled = stage("tokenising dev documents");
+        let dev = Documents::read(dev, reading, labelled, |document| !document.gold().is_empty())?;
+        Ok((train, Some(dev).filter(|dev| dev.len() > 0)))
+    }
+
     /// Reads the documents of `dataset` that `keep` wants.
     pub(in crate::method) fn read(
         dataset: &dyn Dataset,
@@ -83,10 +111,8 @@ impl Documents {
                 .collect::<Result<_, DataError>>()?;
             let kept: Vec<(u64, &Document)> =
                 (chunk.start as u64..).zip(&documents).filter(|(_, document)| keep(document)).collect();
-            let texts: Vec<Text<'_>> = kept
-                .iter()
-                .map(|(_, document)| Text { title: document.title.as_deref(), text: &document.text })
-                .collect();
+            let texts: Vec<Text<'_>> =
+                kept.iter().map(|(_, document)| text_of(&document.passage())).collect();
             read.texts.extend(reading.tokenizer.encode(&texts, reading.max_tokens)?);
             for (number, document) in kept {
                 read.numbers.push(number);

@@ -121,12 +121,10 @@ impl Learned {
 pub(super) fn free(
     builder: &mut ParametersBuilder,
     name: &str,
-    (labels, columns): (usize, usize),
+    shape: (usize, usize),
     key: Key,
 ) -> ParameterId {
-    let value = |place: usize| 0.02 * key.normal((place / columns) as u32, (place % columns) as u32);
-    let values: Vec<f32> = (0..labels * columns).map(value).collect();
-    let id = builder.add(name, (labels, columns), &values);
+    let id = builder.add(name, shape, &key.small_normals(shape));
     builder.info_mut(id).group = HEADS;
     id
 }
