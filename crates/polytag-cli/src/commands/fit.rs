@@ -27,6 +27,7 @@ Examples:
   polytag fit tasks/shop --config shop.toml --out models/shop
   polytag fit tasks/eurlex --method frozen --encoder mpnet --out models/eurlex-mpnet
   polytag fit tasks/eurlex --method of-lan --set epochs=4 --device cuda --out models/eurlex-lan
+  polytag fit tasks/eurlex --method label-tree --memory 1GB --out models/eurlex-tree
   polytag fit tasks/packages --method maclr --set item_to_item=true --device cuda --out models/packages
 
 Methods that train an encoder keep their state beside the model, in MODEL.training: after Ctrl-C or a crash the
@@ -55,6 +56,10 @@ pub(crate) struct Fit {
     /// What makes one run differ from another
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// What documents may take of the memory while they are learned from, for methods that can put them on the disk
+    /// (label trees): 1GB, 500MB; the model is the same
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    memory: Option<u64>,
     /// Print the manifest as JSON
     #[arg(long)]
     json: bool,
@@ -95,7 +100,7 @@ impl Fit {
                 if !session.quiet {
                     say(&format!("method: {}, {}", choice.method, choice.why));
                 }
-                if choice.method == "lexical" {
+                if matches!(choice.method, "lexical" | "label-tree") {
                     // Named for a method that is not to be.
                     settings.as_object_mut().map(|settings| settings.remove("encoder"));
                 }
@@ -106,6 +111,7 @@ impl Fit {
         let context = TrainContext {
             seed: self.seed,
             folder: training.as_ref().map(|training| training.folder.as_path()),
+            memory_limit: self.memory,
             ..TrainContext::new((&device, &encoders), (&session.stop, session.progress.as_ref()))
         };
         let fitted = method::fit(&task, config, &self.out, &context);
@@ -154,6 +160,27 @@ impl Training {
     }
 }
 
+/// A size such as 500MB, 1.5GB or 2GiB.
+fn bytes(size: &str) -> Result<u64, String> {
+    let size = size.trim();
+    let at = size.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(size.len());
+    let (number, unit) = size.split_at(at);
+    let unit = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "k" | "kb" => 1e3,
+        "m" | "mb" => 1e6,
+        "g" | "gb" => 1e9,
+        "kib" => 1024.0,
+        "mib" => 1024.0 * 1024.0,
+        "gib" => 1024.0 * 1024.0 * 1024.0,
+        _ => return Err("say a number and B, KB, MB or GB, for example 500MB".to_owned()),
+    };
+    match number.parse::<f64>() {
+        Ok(number) if number * unit >= 1.0 => Ok((number * unit) as u64),
+        _ => Err("say a number and B, KB, MB or GB, for example 500MB".to_owned()),
+    }
+}
+
 /// What was fitted, in a line.
 pub(crate) fn summary(manifest: &Manifest, out: &Path, started: Instant) -> String {
     format!(
@@ -189,4 +216,19 @@ fn settings(file: Option<&PathBuf>, set: &[String]) -> anyhow::Result<Value> {
         settings.insert(name.to_owned(), value);
     }
     Ok(Value::Object(settings))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_numbers_with_a_unit() {
+        assert_eq!(bytes("1GB"), Ok(1_000_000_000));
+        assert_eq!(bytes("1.5 kib"), Ok(1536));
+        assert_eq!(bytes("700"), Ok(700));
+        for wrong in ["", "GB", "-1GB", "1TB", "0MB", "1..5GB"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::array::MappedTensors;
 use super::error::ArtifactError;
 use super::label_table;
 use super::manifest::{MANIFEST, Manifest, StoredFile};
 use super::tensors::Tensors;
 use crate::data::LabelSpace;
-use crate::storage::{StorageError, read_bounded, require_folder, sha256_hex};
+use crate::storage::{Mapped, StorageError, read_bounded, require_folder, sha256_hex};
 
 /// No manifest is larger than this.
 const MAX_MANIFEST: u64 = 16 << 20;
@@ -49,22 +50,37 @@ impl ModelFolder {
 
     /// The content of the file `name`, once it has been checked. Memory: the file.
     pub fn read(&self, name: &str) -> Result<Vec<u8>, ArtifactError> {
-        let stored = self
-            .manifest
-            .files
-            .iter()
-            .find(|file| file.name == name)
-            .ok_or_else(|| self.damaged(MANIFEST, format!("it does not list {name}")))?;
+        let (path, stored) = self.stored(name)?;
+        let bytes = fs::read(&path).map_err(StorageError::io(&path, "read"))?;
+        self.checked(stored, &bytes)?;
+        Ok(bytes)
+    }
+
+    /// The arrays of the file `name`, once it has been checked; they stay in the file.
+    pub fn mapped(&self, name: &str) -> Result<MappedTensors, ArtifactError> {
+        let (path, stored) = self.stored(name)?;
+        let file = Mapped::open(&path)?;
+        self.checked(stored, &file)?;
+        MappedTensors::new(file, path)
+    }
+
+    /// Where the file `name` is, and what the manifest says of it.
+    fn stored(&self, name: &str) -> Result<(PathBuf, &StoredFile), ArtifactError> {
+        let stored = self.manifest.files.iter().find(|file| file.name == name);
+        let stored = stored.ok_or_else(|| self.damaged(MANIFEST, format!("it does not list {name}")))?;
         let path = self.dir.join(name);
         let size = fs::metadata(&path).map_err(StorageError::io(&path, "open"))?.len();
-        if size != stored.bytes {
-            return Err(self.damaged(name, format!("{size} bytes long instead of {}", stored.bytes)));
+        match size == stored.bytes {
+            true => Ok((path, stored)),
+            false => Err(self.damaged(name, format!("{size} bytes long instead of {}", stored.bytes))),
         }
-        let bytes = fs::read(&path).map_err(StorageError::io(&path, "read"))?;
-        if sha256_hex(&bytes) != stored.sha256 {
-            return Err(self.damaged(name, "its checksum does not fit"));
+    }
+
+    fn checked(&self, stored: &StoredFile, bytes: &[u8]) -> Result<(), ArtifactError> {
+        match sha256_hex(bytes) == stored.sha256 {
+            true => Ok(()),
+            false => Err(self.damaged(&stored.name, "its checksum does not fit")),
         }
-        Ok(bytes)
     }
 
     /// Where the folder `name` within this one is, once all its files have been checked.

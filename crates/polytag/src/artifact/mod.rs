@@ -13,12 +13,14 @@
 
 mod error; // what can be wrong with a folder
 mod manifest; // what it holds
+mod array; // arrays that stay in their file
 mod tensors; // arrays of numbers in it
 mod label_table; // the labels in it
 mod folder; // how it is read
 mod label_log; // what changed since
 mod writer; // how it is written
 
+pub use array::{Array, MappedTensors, Number};
 pub use error::ArtifactError;
 pub use folder::ModelFolder;
 pub use label_log::LabelLog;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use half::f16;
 use safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors, TensorInfo, TensorView};
 
+use super::array::{Number, to_file};
 use super::error::ArtifactError;
 use crate::index::Rows;
 
@@ -32,6 +33,11 @@ impl<'a> TensorsBuilder<'a> {
     /// Adds an array of 64-bit floats.
     pub fn f64(self, name: &'a str, values: &'a [f64]) -> TensorsBuilder<'a> {
         self.array(name, Dtype::F64, vec![values.len()], little_endian(values, |value| value.to_le_bytes()))
+    }
+
+    /// Adds an array of numbers of any kind.
+    pub fn numbers<T: Number>(self, name: &'a str, values: &'a [T]) -> TensorsBuilder<'a> {
+        self.array(name, T::DTYPE, vec![values.len()], to_file(values))
     }
 
     /// Adds vectors of `dim` numbers each, as they are kept.

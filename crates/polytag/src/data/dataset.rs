@@ -15,7 +15,7 @@ use super::space::LabelSpace;
 use super::task::{Split, Task};
 use crate::ids::{DocId, LabelId};
 use crate::progress::{Progress, Stage, Stop};
-use crate::storage::StorageError;
+use crate::storage::{StorageError, read_exact_at};
 
 /// Documents by position, with the label space they belong to.
 ///
@@ -162,25 +162,6 @@ impl Spool {
             .map_err(|error| StorageError::io(&self.path, "write a temporary file in")(error.into_error()))?;
         Ok((file, self.offsets))
     }
-}
-
-#[cfg(unix)]
-fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, bytes, offset)
-}
-
-#[cfg(windows)]
-fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match std::os::windows::fs::FileExt::seek_read(file, bytes, offset)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            n => {
-                bytes = &mut bytes[n..];
-                offset += n as u64;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// A set without documents: all that is known are the labels.

@@ -26,10 +26,7 @@ impl Document {
 
     /// Title and text as one, a line end between them.
     pub fn whole(&self) -> Cow<'_, str> {
-        match &self.title {
-            Some(title) => format!("{title}\n{}", self.text).into(),
-            None => (&self.text[..]).into(),
-        }
+        self.passage().whole()
     }
 
     /// Its labels; empty where nobody labelled it.
@@ -54,7 +51,15 @@ pub struct Passage<'a> {
     pub text: &'a str,
 }
 
-impl Passage<'_> {
+impl<'a> Passage<'a> {
+    /// Title and text as one, a line end between them.
+    pub fn whole(&self) -> Cow<'a, str> {
+        match self.title {
+            Some(title) => format!("{title}\n{}", self.text).into(),
+            None => self.text.into(),
+        }
+    }
+
     /// How long title and text are together.
     pub fn bytes(&self) -> usize {
         self.title.map_or(0, str::len) + self.text.len()

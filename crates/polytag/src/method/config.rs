@@ -9,6 +9,7 @@ use super::dual_encoder::{DualEncoder, DualEncoderConfig};
 use super::error::MethodError;
 use super::frozen::{Frozen, FrozenConfig};
 use super::label_attention::{LabelAttention, LabelAttentionConfig};
+use super::label_tree::{LabelTree, LabelTreeConfig};
 use super::lexical::{Lexical, LexicalConfig};
 use super::maclr::{Maclr, MaclrConfig};
 use crate::encoder::EncoderCache;
@@ -33,6 +34,10 @@ pub const METHODS: &[&str] = &[
     "classifier",
     "gudn",
     "me-xml",
+    "label-tree",
+    "xr-linear",
+    "parabel",
+    "bonsai",
 ];
 
 /// The complete settings of a method. A name is a preset: several of one kind differ in settings only.
@@ -50,6 +55,8 @@ pub enum MethodConfig {
     LabelAttention(&'static str, LabelAttentionConfig),
     /// An encoder with a classifier, by the name of a preset.
     Classifier(&'static str, ClassifierConfig),
+    /// Linear classifiers in a tree, by the name of a preset.
+    LabelTree(&'static str, LabelTreeConfig),
 }
 
 /// What kind of model a method's name stands for.
@@ -61,6 +68,7 @@ pub(super) enum Kind {
     DualEncoder,
     LabelAttention,
     Classifier,
+    LabelTree,
 }
 
 impl Kind {
@@ -74,6 +82,7 @@ impl Kind {
             "of-de" | "dpr" | "dexml" | "ova" => Some(Kind::DualEncoder),
             "of-lan" | "lan" => Some(Kind::LabelAttention),
             "classifier" | "gudn" | "me-xml" => Some(Kind::Classifier),
+            "label-tree" | "xr-linear" | "parabel" | "bonsai" => Some(Kind::LabelTree),
             _ => None,
         }
     }
@@ -94,6 +103,9 @@ impl MethodConfig {
         };
         let classifier = |name, preset: ClassifierConfig| {
             Ok(MethodConfig::Classifier(name, overridden(name, &preset, overrides)?))
+        };
+        let label_tree = |name, preset: LabelTreeConfig| {
+            Ok(MethodConfig::LabelTree(name, overridden(name, &preset, overrides)?))
         };
         match name {
             "auto" | "lexical" => {
@@ -119,6 +131,10 @@ impl MethodConfig {
             "classifier" => classifier("classifier", ClassifierConfig::default()),
             "gudn" => classifier("gudn", ClassifierConfig::gudn()),
             "me-xml" => classifier("me-xml", ClassifierConfig::me_xml()),
+            "label-tree" => label_tree("label-tree", LabelTreeConfig::default()),
+            "xr-linear" => label_tree("xr-linear", LabelTreeConfig::xr_linear()),
+            "parabel" => label_tree("parabel", LabelTreeConfig::parabel()),
+            "bonsai" => label_tree("bonsai", LabelTreeConfig::bonsai()),
             _ => Err(MethodError::Unknown { name: name.to_owned() }),
         }
     }
@@ -131,7 +147,8 @@ impl MethodConfig {
             MethodConfig::Maclr(name, _)
             | MethodConfig::DualEncoder(name, _)
             | MethodConfig::LabelAttention(name, _)
-            | MethodConfig::Classifier(name, _) => name,
+            | MethodConfig::Classifier(name, _)
+            | MethodConfig::LabelTree(name, _) => name,
         }
     }
 
@@ -141,19 +158,22 @@ impl MethodConfig {
         match self {
             MethodConfig::Lexical(_) => false,
             MethodConfig::Frozen(config) => !encoders.has_word_vectors(&config.encoder),
+            MethodConfig::LabelTree(_, config) => {
+                config.encoder.as_ref().is_some_and(|encoder| !encoders.has_word_vectors(encoder))
+            }
             _ => true,
         }
     }
 
     /// Whether the method trains an encoder: it takes its time and can go on where it was broken off.
     pub fn trains(&self) -> bool {
-        !matches!(self, MethodConfig::Lexical(_) | MethodConfig::Frozen(_))
+        !matches!(self, MethodConfig::Lexical(_) | MethodConfig::Frozen(_) | MethodConfig::LabelTree(..))
     }
 
     /// Whether the method measures itself on the dev split while it trains.
     pub fn measures(&self) -> bool {
         match self {
-            MethodConfig::Lexical(_) | MethodConfig::Frozen(_) => false,
+            MethodConfig::Lexical(_) | MethodConfig::Frozen(_) | MethodConfig::LabelTree(..) => false,
             MethodConfig::Maclr(_, config) => config.evaluations > 0,
             MethodConfig::DualEncoder(_, config) => config.training.steps.evaluations > 0,
             MethodConfig::LabelAttention(_, config) => config.training.steps.evaluations > 0,
@@ -170,6 +190,7 @@ impl MethodConfig {
             MethodConfig::DualEncoder(_, config) => serde_json::to_value(config),
             MethodConfig::LabelAttention(_, config) => serde_json::to_value(config),
             MethodConfig::Classifier(_, config) => serde_json::to_value(config),
+            MethodConfig::LabelTree(_, config) => serde_json::to_value(config),
         };
         value.expect("plain settings always make JSON")
     }
@@ -183,6 +204,7 @@ impl MethodConfig {
             MethodConfig::DualEncoder(name, config) => Box::new(DualEncoder::new(name, config)?),
             MethodConfig::LabelAttention(name, config) => Box::new(LabelAttention::new(name, config)?),
             MethodConfig::Classifier(name, config) => Box::new(Classifier::new(name, config)?),
+            MethodConfig::LabelTree(name, config) => Box::new(LabelTree::new(name, config)?),
         })
     }
 }

@@ -7,6 +7,7 @@ use crate::index::IndexError;
 use crate::picture::PictureError;
 use crate::predict::{PredictError, engine_fault};
 use crate::sparse::TfidfError;
+use crate::storage::StorageError;
 use crate::text::AnalyzerError;
 
 /// A failure of a method.
@@ -29,6 +30,9 @@ pub enum MethodError {
     /// The documents could not be read.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// What does not fit in memory could not be kept on the disk.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
     /// How text is weighed.
     #[error(transparent)]
     Tfidf(#[from] TfidfError),

@@ -16,6 +16,7 @@ mod dual_encoder; // a document and a label as vectors, compared
 mod label_attention; // labels that attend to a document
 mod classifier; // an encoder with a classifier: experts and guides
 mod maclr; // an encoder trained on texts alone, then on few pairs
+mod label_tree; // linear classifiers on words, in a tree
 mod config; // methods by name
 mod kept; // what a training keeps while it runs
 mod auto; // which method suits a task
@@ -31,6 +32,7 @@ pub use frozen::{Frozen, FrozenConfig};
 pub use kept::{clear_training, is_under_way};
 pub use label_attention::{LabelAttention, LabelAttentionConfig, LabelAttentionModel};
 pub use label_text::LabelText;
+pub use label_tree::{LabelTree, LabelTreeConfig, LabelTreeModel};
 pub use lexical::{Lexical, LexicalConfig, LexicalModel};
 pub use maclr::{Maclr, MaclrConfig, PairKind};
 pub use run::{Fitted, change_labels, fit, load, load_labels, uses_network};
@@ -62,6 +64,11 @@ pub struct TrainContext<'a> {
     pub dev: Option<&'a dyn Dataset>,
     /// Where a training is kept while it runs, to go on from if it is broken off.
     pub folder: Option<&'a Path>,
+    /// Bytes that documents may take while they are learned from, for methods that can put them on the disk; none for
+    /// as many as they take.
+    pub memory_limit: Option<u64>,
+    /// The folder of temporary files; [`fit`] takes the task's.
+    pub spool: &'a Path,
 }
 
 impl<'a> TrainContext<'a> {
@@ -70,7 +77,17 @@ impl<'a> TrainContext<'a> {
         (device, encoders): (&'a Device, &'a EncoderCache),
         (stop, progress): (&'a Stop, &'a dyn Progress),
     ) -> TrainContext<'a> {
-        TrainContext { seed: 0, device, encoders, stop, progress, dev: None, folder: None }
+        TrainContext {
+            seed: 0,
+            device,
+            encoders,
+            stop,
+            progress,
+            dev: None,
+            folder: None,
+            memory_limit: None,
+            spool: Path::new(""),
+        }
     }
 }
 

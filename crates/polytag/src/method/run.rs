@@ -10,6 +10,7 @@ use super::config::{Kind, MethodConfig};
 use super::dual_encoder::DualEncoderModel;
 use super::embedding::{ENCODER, EmbeddingModel};
 use super::label_attention::LabelAttentionModel;
+use super::label_tree::LabelTreeModel;
 use super::lexical::LexicalModel;
 use crate::Error;
 use crate::artifact::{ArtifactError, LabelLog, MANIFEST, Manifest, ModelFolder, ModelWriter, Provenance};
@@ -50,7 +51,7 @@ pub fn fit(
         _ => None,
     };
     let dev = dev.as_ref().map(|dev| -> &dyn Dataset { dev });
-    let context = TrainContext { dev: context.dev.or(dev), ..*context };
+    let context = TrainContext { dev: context.dev.or(dev), spool: &task.options().spool, ..*context };
     let predictor = config.method()?.train(dataset.as_ref(), &context)?;
     writer.labels(predictor.label_space())?;
     predictor.save(&mut writer)?;
@@ -69,7 +70,12 @@ pub fn load(dir: &Path, device: &Device) -> Result<Box<dyn Predictor>, Error> {
 /// Whether the model in the folder `dir` runs a neural network, so that it matters on what device.
 pub fn uses_network(dir: &Path) -> Result<bool, Error> {
     let folder = ModelFolder::open(dir)?;
-    Ok(kind(&folder)? != Kind::Lexical && !WordVectors::are_in(&dir.join(ENCODER)))
+    let has_encoder = match kind(&folder)? {
+        Kind::Lexical => false,
+        Kind::LabelTree => dir.join(ENCODER).is_dir(),
+        _ => true,
+    };
+    Ok(has_encoder && !WordVectors::are_in(&dir.join(ENCODER)))
 }
 
 /// The labels of the model folder `dir`, with the changes since it was fitted, without the model.
@@ -104,6 +110,7 @@ fn load_fitted(dir: &Path, device: &Device) -> Result<Box<dyn Predictor>, Error>
         Kind::Embedding => Box::new(EmbeddingModel::load(&folder, device)?),
         Kind::DualEncoder => Box::new(DualEncoderModel::load(&folder, device)?),
         Kind::LabelAttention => Box::new(LabelAttentionModel::load(&folder, device)?),
+        Kind::LabelTree => Box::new(LabelTreeModel::load(&folder, device)?),
         Kind::Classifier => Box::new(ClassifierModel::load(&folder, device)?),
     })
 }

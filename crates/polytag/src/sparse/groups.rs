@@ -13,8 +13,8 @@ const ROUNDS: usize = 20;
 /// Below so many rows a set is split on the thread that it is on.
 const TOGETHER: usize = 1024;
 
-/// Groups of at most `largest` rows, which differ in size by a factor of two at most. Rows are best of length one. The
-/// same seed gives the same groups.
+/// Groups of at most `largest` rows, which differ in size by one at most, in the order of the halves they are of: as many
+/// as a power of two, unless they are of single rows. Rows are best of length one. The same seed gives the same groups.
 ///
 /// # Panics
 /// If groups are to have no row.
@@ -24,16 +24,17 @@ pub fn balanced_groups(rows: &Csr, largest: usize, seed: u64) -> Vec<Vec<u32>> {
     if all.is_empty() {
         return Vec::new();
     }
-    split(rows, all, largest, seed)
+    let halvings = all.len().div_ceil(largest).next_power_of_two().trailing_zeros();
+    split(rows, all, halvings, seed)
 }
 
-fn split(rows: &Csr, ids: Vec<u32>, largest: usize, seed: u64) -> Vec<Vec<u32>> {
-    if ids.len() <= largest {
+fn split(rows: &Csr, ids: Vec<u32>, halvings: u32, seed: u64) -> Vec<Vec<u32>> {
+    if halvings == 0 || ids.len() == 1 {
         return vec![ids];
     }
     let (left, right) = halves(rows, &ids, seed);
     let (left_seed, right_seed) = (mixed(seed ^ 1), mixed(seed ^ 2));
-    let below = |ids, seed| split(rows, ids, largest, seed);
+    let below = |ids, seed| split(rows, ids, halvings - 1, seed);
     let (mut groups, others) = match ids.len() > TOGETHER {
         true => rayon::join(|| below(left, left_seed), || below(right, right_seed)),
         false => (below(left, left_seed), below(right, right_seed)),
@@ -172,7 +173,7 @@ mod tests {
             assert_eq!(all, (0..count as u32).collect::<Vec<_>>());
             let sizes = groups.iter().map(Vec::len);
             let (least, most) = (sizes.clone().min().unwrap(), sizes.max().unwrap());
-            assert!(most <= largest && 2 * least + 1 >= most, "{count}: {least} to {most}");
+            assert!(most <= largest && least + 1 >= most, "{count}: {least} to {most}");
         }
         assert!(balanced_groups(&Csr::empty(3), 5, 0).is_empty());
     }

@@ -8,8 +8,10 @@ mod vocabulary; // terms and their numbers
 mod csr; // sparse matrices
 mod tfidf; // how much a term says
 mod groups; // like rows together
+mod row_store; // rows that may lie on the disk
 
 pub use csr::{Csr, CsrError, Row};
 pub use groups::balanced_groups;
-pub use tfidf::{Tfidf, TfidfConfig, TfidfError};
+pub use row_store::{Entry, Room, RowStore};
+pub use tfidf::{Tfidf, TfidfConfig, TfidfError, Weighing};
 pub use vocabulary::{Vocabulary, VocabularyError};

@@ -123,6 +123,39 @@ impl Tfidf {
         Ok(Tfidf { config: config.clone(), analyzer, vocabulary, idf, forgotten })
     }
 
+    /// A weighting that was fitted before.
+    ///
+    /// # Errors
+    /// If settings make no sense.
+    ///
+    /// # Panics
+    /// If there is not one frequency a term.
+    pub fn from_parts(
+        config: &TfidfConfig,
+        vocabulary: Vocabulary,
+        idf: Vec<f64>,
+    ) -> Result<Tfidf, TfidfError> {
+        assert_eq!(vocabulary.len(), idf.len(), "a frequency a term");
+        Ok(Tfidf { config: config.clone(), analyzer: check(config)?, vocabulary, idf, forgotten: 0 })
+    }
+
+    /// The same with the commonest terms first, so that what is used most lies together.
+    pub fn commonest_first(self) -> Tfidf {
+        let mut numbers: Vec<u32> = (0..self.vocabulary.len() as u32).collect();
+        numbers.sort_by(|&a, &b| self.idf[a as usize].total_cmp(&self.idf[b as usize]).then(a.cmp(&b)));
+        let mut vocabulary = Vocabulary::default();
+        numbers.iter().for_each(|&number| {
+            vocabulary.intern(self.vocabulary.term(number));
+        });
+        let idf = numbers.iter().map(|&number| self.idf[number as usize]).collect();
+        Tfidf { vocabulary, idf, ..self }
+    }
+
+    /// How text is cut.
+    pub fn analyzer(&self) -> &Analyzer {
+        &self.analyzer
+    }
+
     /// The settings it was fitted with.
     pub fn config(&self) -> &TfidfConfig {
         &self.config
@@ -159,10 +192,9 @@ impl Tfidf {
             .into_par_iter()
             .map(|start| {
                 let mut part = Csr::empty(self.vocabulary.len());
-                let mut scratch = Scratch::default();
-                let mut tally = Tally { times: vec![0; self.vocabulary.len()], used: Vec::new() };
+                let mut weighing = Weighing::default();
                 for index in start..count.min(start + WEIGHED) {
-                    part.push(self.weigh(&text(index)?, &mut scratch, &mut tally));
+                    part.push(self.weigh(&text(index)?, &mut weighing));
                 }
                 Ok(part)
             })
@@ -171,7 +203,9 @@ impl Tfidf {
     }
 
     /// The weights of one text, of length one, by term.
-    fn weigh(&self, text: &str, scratch: &mut Scratch, tally: &mut Tally) -> Vec<(u32, f32)> {
+    pub fn weigh(&self, text: &str, weighing: &mut Weighing) -> Vec<(u32, f32)> {
+        let Weighing { scratch, tally } = weighing;
+        tally.times.resize(self.vocabulary.len(), 0);
         self.analyzer.each_term(text, scratch, |term| {
             if let Some(number) = self.vocabulary.find(term) {
                 tally.add(number);
@@ -233,7 +267,14 @@ fn count_chunk<'a, E>(
     Ok(counts)
 }
 
-/// Uses of terms in one text; used again and again. Memory: 4 bytes a term of the vocabulary.
+/// What weighing a text needs; used again and again, for one weighting. Memory: 4 bytes a term of its vocabulary.
+#[derive(Default)]
+pub struct Weighing {
+    scratch: Scratch,
+    tally: Tally,
+}
+
+/// Uses of terms in one text.
 #[derive(Default)]
 struct Tally {
     times: Vec<u32>,

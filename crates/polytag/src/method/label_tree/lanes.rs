@@ -1,0 +1,189 @@
+//! The inner loop of [`solve`](super::solve): a row against the weights of sixteen siblings.
+//!
+//! Written once over arrays of sixteen and compiled for the instruction set at hand. Products and sums stay apart, four
+//! chains of sums a row in the order of its entries, so that the width of a register changes nothing but the time.
+
+#![allow(unsafe_code)]
+
+use crate::sparse::{Entry, RowStore};
+
+/// Siblings side by side.
+pub(super) const LANES: usize = 16;
+
+/// A number for each sibling. Aligned, so that it is one line of the cache.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(super) struct Lanes(pub(super) [f32; LANES]);
+
+impl Default for Lanes {
+    fn default() -> Lanes {
+        Lanes([0.0; LANES])
+    }
+}
+
+/// How far the rows visited are from their best.
+#[derive(Clone, Debug)]
+pub(super) struct Bounds {
+    /// The highest projected gradient of each sibling.
+    pub(super) highest: Lanes,
+    /// The lowest.
+    pub(super) lowest: Lanes,
+    /// How many rows were left out for the passes that follow.
+    pub(super) left: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        let all = |value| Lanes([value; LANES]);
+        Bounds { highest: all(f32::NEG_INFINITY), lowest: all(f32::INFINITY), left: 0 }
+    }
+}
+
+impl Bounds {
+    /// The distance between highest and lowest, of the sibling where it is widest.
+    pub(super) fn widest(&self, siblings: usize) -> f32 {
+        let apart = self.highest.0.iter().zip(&self.lowest.0).take(siblings).map(|(high, low)| high - low);
+        apart.fold(f32::NEG_INFINITY, f32::max)
+    }
+}
+
+/// Rows of one block, and what visiting them changes.
+pub(super) struct Visit<'a> {
+    /// The entries of all rows of the block.
+    pub(super) entries: &'a [Entry],
+    /// The place of the first of them among those of all blocks.
+    pub(super) first: u64,
+    /// Where rows begin.
+    pub(super) store: &'a RowStore,
+    /// Squared lengths of all rows.
+    pub(super) squares: &'a [f32],
+    /// To which siblings a row belongs, of all rows.
+    pub(super) positives: &'a [u16],
+    /// One for each lane that has a sibling, zero for the others, whose variables stay zero.
+    pub(super) used: &'a [f32; LANES],
+    /// What squared hinge adds to the diagonal: 1 / 2C.
+    pub(super) slack: f32,
+    /// A row whose gradients are all above these, with nothing to give up, is left out.
+    pub(super) idle_above: &'a [f32; LANES],
+    /// Weights by column, with the constant at the end.
+    pub(super) weights: &'a mut [Lanes],
+    /// The variables of all rows.
+    pub(super) duals: &'a mut [Lanes],
+    /// What was met on the way.
+    pub(super) bounds: &'a mut Bounds,
+}
+
+/// Visits the rows in `order` and leaves those in it that are worth another visit.
+pub(super) fn visit(visit: &mut Visit<'_>, order: &mut Vec<u32>) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let avx512 = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512bw");
+        if avx512 {
+            // SAFETY: the processor has the instructions.
+            return unsafe { visit_avx512(visit, order) };
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has the instructions.
+            return unsafe { visit_avx2(visit, order) };
+        }
+    }
+    visit_rows(visit, order);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw")]
+fn visit_avx512(visit: &mut Visit<'_>, order: &mut Vec<u32>) {
+    visit_rows(visit, order);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn visit_avx2(visit: &mut Visit<'_>, order: &mut Vec<u32>) {
+    visit_rows(visit, order);
+}
+
+#[inline(always)]
+fn visit_rows(visit: &mut Visit<'_>, order: &mut Vec<u32>) {
+    let before = order.len();
+    // On the stack, where the compiler knows that nobody else writes to it.
+    let mut bounds = visit.bounds.clone();
+    order.retain(|&row| visit_row(visit, row as usize, &mut bounds));
+    bounds.left += before - order.len();
+    *visit.bounds = bounds;
+}
+
+/// Whether the row is worth another visit.
+#[inline(always)]
+fn visit_row(visit: &mut Visit<'_>, row: usize, bounds: &mut Bounds) -> bool {
+    let range = visit.store.range(row);
+    let entries = &visit.entries[(range.start - visit.first) as usize..(range.end - visit.first) as usize];
+    let score = product(entries, visit.weights);
+    let (slack, step) = (visit.slack, 1.0 / (visit.squares[row] + visit.slack));
+    let (positive, used, idle_above) = (visit.positives[row], *visit.used, *visit.idle_above);
+    let old = visit.duals[row];
+    let (mut new, mut change) = (Lanes::default(), Lanes::default());
+    let (mut largest, mut busy) = (0.0f32, false);
+    for lane in 0..LANES {
+        let sign = if positive >> lane & 1 == 1 { 1.0 } else { -1.0 };
+        let gradient = sign * score.0[lane] - 1.0 + slack * old.0[lane];
+        new.0[lane] = (old.0[lane] - gradient * step * used[lane]).max(0.0);
+        let projected = if old.0[lane] > 0.0 { gradient } else { gradient.min(0.0) };
+        let moved = new.0[lane] - old.0[lane];
+        change.0[lane] = moved * sign;
+        largest = largest.max(moved.abs());
+        busy |= old.0[lane] > 0.0 || (used[lane] > 0.0 && gradient <= idle_above[lane]);
+        bounds.highest.0[lane] = bounds.highest.0[lane].max(projected);
+        bounds.lowest.0[lane] = bounds.lowest.0[lane].min(projected);
+    }
+    if largest > 1e-12 {
+        visit.duals[row] = new;
+        add(entries, &change, visit.weights);
+    }
+    busy
+}
+
+/// The products of a row, and the constant, with the weights of all siblings.
+#[inline(always)]
+fn product(entries: &[Entry], weights: &[Lanes]) -> Lanes {
+    let mut sums = [[0.0f32; LANES]; 4];
+    sums[0] = weights[weights.len() - 1].0;
+    let (fours, rest) = entries.as_chunks::<4>();
+    for four in fours {
+        for (sum, entry) in sums.iter_mut().zip(four) {
+            let weight = &weights[entry.column as usize].0;
+            for lane in 0..LANES {
+                sum[lane] += entry.value * weight[lane];
+            }
+        }
+    }
+    for (sum, entry) in sums.iter_mut().zip(rest) {
+        let weight = &weights[entry.column as usize].0;
+        for lane in 0..LANES {
+            sum[lane] += entry.value * weight[lane];
+        }
+    }
+    let [a, b, c, d] = sums;
+    let mut total = Lanes::default();
+    for lane in 0..LANES {
+        total.0[lane] = (a[lane] + b[lane]) + (c[lane] + d[lane]);
+    }
+    total
+}
+
+/// Adds so much of a row, and of the constant, to the weights of each sibling.
+#[inline(always)]
+fn add(entries: &[Entry], change: &Lanes, weights: &mut [Lanes]) {
+    for entry in entries {
+        let weight = &mut weights[entry.column as usize].0;
+        for lane in 0..LANES {
+            weight[lane] += change.0[lane] * entry.value;
+        }
+    }
+    let last = weights.len() - 1;
+    for lane in 0..LANES {
+        weights[last].0[lane] += change.0[lane];
+    }
+}
