@@ -17,6 +17,7 @@ mod label_attention; // labels that attend to a document
 mod classifier; // an encoder with a classifier: experts and guides
 mod maclr; // an encoder trained on texts alone, then on few pairs
 mod label_tree; // linear classifiers on words, in a tree
+mod fusion; // unseen labels on top of any classifier
 mod config; // methods by name
 mod kept; // what a training keeps while it runs
 mod auto; // which method suits a task
@@ -29,6 +30,7 @@ pub use dual_encoder::{DualEncoder, DualEncoderConfig, DualEncoderModel, Pooling
 pub use embedding::EmbeddingModel;
 pub use error::MethodError;
 pub use frozen::{Frozen, FrozenConfig};
+pub use fusion::{Combination, Effort, Predicted};
 pub use kept::{clear_training, is_under_way};
 pub use label_attention::{LabelAttention, LabelAttentionConfig, LabelAttentionModel};
 pub use label_text::LabelText;
