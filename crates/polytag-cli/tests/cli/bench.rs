@@ -217,3 +217,53 @@ fn encoding_nothing_is_refused() {
         assert!(told.contains(complaint), "{options}: {told}");
     }
 }
+
+#[test]
+fn fusion_is_measured_without_a_peer() {
+    let lab = Lab::new();
+    let line = "bench fusion --predicted 20 --unseen 40 --dim 12 --rounds 2";
+    let told = lab.run(line).done();
+    for part in
+        ["20 predicted labels, 40 unseen ones, 12 numbers a vector", "ms a document", "cannot hold 2^20"]
+    {
+        assert!(told.contains(part), "no {part:?} in\n{told}");
+    }
+    let report = json(&lab.run(&format!("{line} --predicted 40 --threads 1 --json")).done());
+    assert!(report["ours"]["seconds"].as_f64().unwrap() > 0.0);
+    assert!(report["mean_members"].as_f64().unwrap() >= 1.0);
+    assert!(report["peer"].is_null() && report["difference"].is_null());
+    assert!(lab.refuses("bench fusion --alike 1").contains("0 to 0.95"));
+    assert!(lab.refuses("bench fusion --model nothing").contains("nothing"));
+    assert_eq!(lab.names(""), [""; 0]);
+}
+
+#[test]
+fn the_fusion_peer_gets_the_same_vectors() {
+    let lab = Lab::new();
+    stand_in(
+        &lab,
+        "bytes=$(wc -c)\n[ \"$bytes\" = $((4 * (2 * 3 + 2 + 1 * 3))) ] || exit 1",
+        r#"{"name": "stand-in", "seconds": 0.5, "cosines": [2.0]}"#,
+    );
+    let line = "bench fusion --predicted 2 --unseen 1 --dim 3 --rounds 1 --python ./python";
+    let report = json(&lab.run(&format!("{line} --json")).done());
+    assert_eq!((&report["peer"]["name"], &report["peer"]["seconds"]), (&"stand-in".into(), &0.5.into()));
+    assert!(report["ratio"].as_f64().unwrap() > 1.0);
+    assert!(report["difference"].as_f64().unwrap() >= 1.0, "no cosine is 2");
+    assert!(lab.run(line).done().contains("x the peer; cosines differ by "));
+}
+
+#[test]
+fn numpy_finds_the_same_combinations_where_it_is_installed() {
+    let has_numpy = Command::new("python3").args(["-c", "import numpy"]).output();
+    if !has_numpy.is_ok_and(|output| output.status.success()) {
+        return skipped("python3 has no numpy");
+    }
+    let lab = Lab::new();
+    for alike in ["0", "0.6"] {
+        let line =
+            format!("bench fusion --predicted 9 --unseen 30 --dim 20 --alike {alike} --rounds 1 --json");
+        let report = json(&lab.run(&line).done());
+        assert!(report["difference"].as_f64().unwrap() < 1e-5, "{report}");
+    }
+}

@@ -4,6 +4,7 @@ mod peer; // another program's figure, from a Python that has it
 mod encode; // texts to vectors
 mod train_step; // a step of training an encoder
 mod search; // the best labels for a vector
+mod fusion; // the best combinations of predicted labels
 
 use std::io::{self, Write};
 
@@ -21,6 +22,7 @@ Examples:
   polytag bench encode --encoder minilm --texts texts.txt --threads 2
   polytag bench train-step --shape minilm --batch 256
   polytag bench search --labels 1000000 --batch 64 --threads 2
+  polytag bench fusion --predicted 15 --unseen 500 --threads 2
 
 No results are kept. A peer is used through Python where that has it, in the same run with as many
 threads; `--python` says which Python.")]
@@ -34,6 +36,7 @@ enum Part {
     Encode(encode::Encode),
     TrainStep(train_step::TrainStep),
     Search(search::Search),
+    Fusion(fusion::Fusion),
 }
 
 impl Bench {
@@ -42,6 +45,7 @@ impl Bench {
             Part::Encode(encode) => encode.run(session),
             Part::TrainStep(train_step) => train_step.run(session),
             Part::Search(search) => search.run(session),
+            Part::Fusion(fusion) => fusion.run(session),
         }
     }
 }
