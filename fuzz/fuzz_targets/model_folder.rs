@@ -38,6 +38,7 @@ const TRAIN: &str = r#"{"id":"a","title":"Tariffs","text":"Customs duties on hon
 {"id":"c","text":"Nothing of the kind"}
 "#;
 const PASSAGE: Passage<'static> = Passage {
+    id: None,
     title: Some("Imports of honey"),
     text: "Customs duties, a fishing quota, and bees; bee venom.",
 };

@@ -91,7 +91,7 @@ fn a_probability_is_the_mean_of_the_experts_and_its_parts_add_up() {
     let more = json!({"experts": ["labels@1", "mean@last", "cls@0"], "diversity": 0, "epochs": 4});
     let (model, _) = tried.fit("me-xml", &more).unwrap();
     let model = read(&model);
-    let passage = Passage { title: Some("the"), text: "a river in the sea" };
+    let passage = Passage { id: None, title: Some("the"), text: "a river in the sea" };
     let ranking = model.predict(&[passage], &Ask { k: 10, allowed: None }).unwrap().remove(0);
     assert_eq!(ranking.entries().len(), 4);
     for entry in ranking.entries() {

@@ -20,7 +20,7 @@ fn old_models_answer_as_they_did() {
     assert_eq!(fs::read_dir(&models).unwrap().count(), ANSWERS.len(), "one row for each folder");
     for (name, answers) in ANSWERS {
         let model = load(&models.join(name), &Device::cpu()).unwrap();
-        let passage = Passage { title: Some("Tea"), text: "Trading green tea overseas" };
+        let passage = Passage { id: None, title: Some("Tea"), text: "Trading green tea overseas" };
         let rankings = model.predict(&[passage], &Ask { k: 5, allowed: None }).unwrap();
         let entries = rankings[0].entries();
         assert_eq!(entries.len(), answers.len(), "{name}");

@@ -41,7 +41,7 @@ fn fitted(dir: &Path, count: usize, settings: serde_json::Value) -> Result<PathB
 
 fn answers(model: &dyn Predictor) -> Vec<Vec<(String, u32)>> {
     let passages = [
-        Passage { title: Some("Maps"), text: "the river and the sea" },
+        Passage { id: None, title: Some("Maps"), text: "the river and the sea" },
         Passage::from(""),
         Passage::from("a tariff on books, and a quota"),
     ];
@@ -95,7 +95,7 @@ fn only_allowed_labels_are_answered_with_and_scores_are_cosines() {
 fn the_reasons_add_up_to_the_score() {
     let dir = tempfile::tempdir().unwrap();
     let model = load(&fitted(dir.path(), 4, json!({})).unwrap(), &Device::cpu()).unwrap();
-    let passage = Passage { title: Some("The river"), text: "a book of maps and rivers" };
+    let passage = Passage { id: None, title: Some("The river"), text: "a book of maps and rivers" };
     let ranking = model.predict(&[passage], &Ask { k: 1, allowed: None }).unwrap().remove(0);
     let best = ranking.entries()[0];
     let explanation = model.explain(passage, best.label).unwrap();

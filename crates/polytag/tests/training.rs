@@ -53,6 +53,7 @@ fn every_method_learns_what_a_word_gives_away() {
         let passages: Vec<Passage<'_>> = documents
             .iter()
             .map(|document| Passage {
+                id: None,
                 title: document["title"].as_str(),
                 text: document["text"].as_str().unwrap(),
             })
@@ -88,7 +89,7 @@ fn scores_are_probabilities_and_reasons_add_up_to_their_log_odds() {
     let dir = tempfile::tempdir().unwrap();
     for method in ["of-de", "of-lan", "ova", "lan"] {
         let model = read(&fitted(dir.path(), method, &json!({})).unwrap().0);
-        let passage = Passage { title: Some("the river"), text: "a sea of books" };
+        let passage = Passage { id: None, title: Some("the river"), text: "a sea of books" };
         let ranking = model.predict(&[passage], &Ask { k: 6, allowed: None }).unwrap().remove(0);
         for entry in ranking.entries() {
             assert!((0.0..=1.0).contains(&entry.score));

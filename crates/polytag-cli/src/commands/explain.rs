@@ -38,6 +38,9 @@ pub(crate) struct Explain {
     /// Its title
     #[arg(long)]
     title: Option<String>,
+    /// The id of the document, for models that know documents by it
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
     /// How many labels to explain
     #[arg(long, default_value_t = 3)]
     k: usize,
@@ -69,7 +72,7 @@ impl Explain {
         }
         let model = method::load(&self.model, &self.engine.for_model(&self.model, session)?)?;
         let space = model.label_space();
-        let passage = Passage { title: self.title.as_deref(), text: &self.text };
+        let passage = Passage { id: self.id.as_deref(), title: self.title.as_deref(), text: &self.text };
         let labels = if self.label.is_empty() {
             let ask = Ask { k: self.k, allowed: None };
             let rankings = model.predict(&[passage], &ask).map_err(polytag::Error::from)?;
@@ -120,6 +123,7 @@ fn describe(entry: &Explained<'_>) -> String {
         let place = match reason.field {
             Field::Title => "in the title",
             Field::Text => "in the text",
+            Field::Predicted => "among the predicted labels",
         };
         let attention = reason
             .attention
@@ -213,7 +217,7 @@ mod tests {
 
     #[test]
     fn marked_words_are_shaded_where_they_stand() {
-        let passage = Passage { title: Some("Tea"), text: "green\ntea\u{fc}" };
+        let passage = Passage { id: None, title: Some("Tea"), text: "green\ntea\u{fc}" };
         let marks = [
             mark(Field::Title, (0, 3), 1.0),
             mark(Field::Text, (0, 5), 0.1),

@@ -200,10 +200,7 @@ impl Predict {
         ask: &Ask<'_>,
         out: &mut output::Lines,
     ) -> anyhow::Result<()> {
-        let passages: Vec<Passage<'_>> = batch
-            .iter()
-            .map(|document| Passage { title: document.title.as_deref(), text: &document.text })
-            .collect();
+        let passages: Vec<Passage<'_>> = batch.iter().map(passage).collect();
         let rankings = model.predict(&passages, ask).map_err(polytag::Error::from)?;
         for (document, ranking) in batch.iter().zip(&rankings) {
             let space = model.label_space();
@@ -249,7 +246,7 @@ fn read_document(lines: &mut Lines, plain: bool) -> Result<Option<DocumentRecord
 }
 
 fn passage(document: &DocumentRecord) -> Passage<'_> {
-    Passage { title: document.title.as_deref(), text: &document.text }
+    Passage { id: Some(&document.id), title: document.title.as_deref(), text: &document.text }
 }
 
 /// The labels that a file names.

@@ -21,7 +21,7 @@ pub struct Document {
 impl Document {
     /// What the document says.
     pub fn passage(&self) -> Passage<'_> {
-        Passage { title: self.title.as_deref(), text: &self.text }
+        Passage { id: Some(&self.id), title: self.title.as_deref(), text: &self.text }
     }
 
     /// Title and text as one, a line end between them.
@@ -45,6 +45,8 @@ impl Document {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passage<'a> {
+    /// The id of the document it is from, where it is from one: for methods that know documents by their ids.
+    pub id: Option<&'a str>,
     /// The title.
     pub title: Option<&'a str>,
     /// The text.
@@ -68,6 +70,6 @@ impl<'a> Passage<'a> {
 
 impl<'a> From<&'a str> for Passage<'a> {
     fn from(text: &'a str) -> Passage<'a> {
-        Passage { title: None, text }
+        Passage { id: None, title: None, text }
     }
 }

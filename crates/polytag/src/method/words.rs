@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn pieces_that_touch_become_a_word() {
-        let passage = Passage { title: Some("Tea"), text: "greenish tea" };
+        let passage = Passage { id: None, title: Some("Tea"), text: "greenish tea" };
         let piece = |range, weight| Piece { range, weight, attention: Some(weight / 2.0) };
         let pieces =
             [piece(0..0, 0.5), piece(0..3, 1.0), piece(4..9, 2.0), piece(9..12, 1.5), piece(13..16, 0.25)];

@@ -12,6 +12,8 @@ pub enum Field {
     Title,
     /// The text.
     Text,
+    /// Neither: labels that another model predicts for the passage.
+    Predicted,
 }
 
 /// Words of the passage that speak for a label.

@@ -333,7 +333,8 @@ mod tests {
 
     #[test]
     fn scores_do_not_depend_on_the_history_of_the_labels() {
-        let passage = Passage { title: Some("Customs"), text: "fraud with smuggled goods and import duties" };
+        let passage =
+            Passage { id: None, title: Some("Customs"), text: "fraud with smuggled goods and import duties" };
         let label = Label { aliases: vec!["smuggled goods".into()], ..Label::new("5", "customs fraud") };
         let mut later = model();
         let before = ranking(&later, passage);
@@ -349,7 +350,8 @@ mod tests {
     #[test]
     fn an_explanation_adds_up_to_the_score() {
         let model = model();
-        let passage = Passage { title: Some("Imports"), text: "Duties on imports of honey; import duties." };
+        let passage =
+            Passage { id: None, title: Some("Imports"), text: "Duties on imports of honey; import duties." };
         let ranking = ranking(&model, passage);
         assert_eq!(ranking.len(), 2);
         for entry in ranking.entries() {
