@@ -14,7 +14,7 @@ use crate::data::LabelChange;
 use crate::storage::{StorageError, sync_folder};
 
 /// The log's file name.
-pub(super) const NAME: &str = "labels.log";
+pub const NAME: &str = "labels.log";
 
 /// The log of a model folder, held so that no one else can write to it.
 #[derive(Debug)]

@@ -23,7 +23,7 @@ mod writer; // how it is written
 pub use array::{Array, MappedTensors, Number};
 pub use error::ArtifactError;
 pub use folder::ModelFolder;
-pub use label_log::LabelLog;
+pub use label_log::{LabelLog, NAME as LABEL_LOG};
 pub use manifest::{FORMAT_VERSION, MANIFEST, Manifest, StoredFile};
 pub use tensors::{Tensors, TensorsBuilder};
 pub use writer::{ModelWriter, Provenance};

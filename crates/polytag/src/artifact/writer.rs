@@ -81,13 +81,17 @@ impl ModelWriter {
         Ok(())
     }
 
-    /// Writes the folder `name`: `write` makes it at the path it is given, where nothing is yet.
+    /// Writes the folder `name`, which may lie in others: `write` makes it at the path it is given, where nothing is yet.
     pub fn folder<E: From<ArtifactError>>(
         &mut self,
         name: &str,
         write: impl FnOnce(&Path) -> Result<(), E>,
     ) -> Result<(), E> {
         let path = self.folder.staged(name);
+        if let Some(above) = path.parent() {
+            let made = std::fs::create_dir_all(above).map_err(StorageError::io(above, "create"));
+            made.map_err(ArtifactError::from)?;
+        }
         write(&path)?;
         let mut files = Vec::new();
         list_files(&path, name, &mut files).map_err(ArtifactError::from)?;

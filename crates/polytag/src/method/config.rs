@@ -1,5 +1,7 @@
 //! Methods by name, with their settings.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -8,10 +10,13 @@ use super::classifier::{Classifier, ClassifierConfig};
 use super::dual_encoder::{DualEncoder, DualEncoderConfig};
 use super::error::MethodError;
 use super::frozen::{Frozen, FrozenConfig};
+use super::fusion::{Fusion, FusionConfig};
 use super::label_attention::{LabelAttention, LabelAttentionConfig};
 use super::label_tree::{LabelTree, LabelTreeConfig};
 use super::lexical::{Lexical, LexicalConfig};
 use super::maclr::{Maclr, MaclrConfig};
+use super::recorded::{Recorded, RecordedConfig};
+use super::run;
 use crate::encoder::EncoderCache;
 
 /// The names that [`MethodConfig::named`] knows.
@@ -38,6 +43,9 @@ pub const METHODS: &[&str] = &[
     "xr-linear",
     "parabel",
     "bonsai",
+    "recorded",
+    "conse",
+    "xml0",
 ];
 
 /// The complete settings of a method. A name is a preset: several of one kind differ in settings only.
@@ -57,6 +65,10 @@ pub enum MethodConfig {
     Classifier(&'static str, ClassifierConfig),
     /// Linear classifiers in a tree, by the name of a preset.
     LabelTree(&'static str, LabelTreeConfig),
+    /// Rankings that another program made.
+    Recorded(RecordedConfig),
+    /// Unseen labels on top of a classifier, by the name of a preset.
+    Fusion(&'static str, FusionConfig),
 }
 
 /// What kind of model a method's name stands for.
@@ -69,6 +81,8 @@ pub(super) enum Kind {
     LabelAttention,
     Classifier,
     LabelTree,
+    Recorded,
+    Fusion,
 }
 
 impl Kind {
@@ -83,6 +97,8 @@ impl Kind {
             "of-lan" | "lan" => Some(Kind::LabelAttention),
             "classifier" | "gudn" | "me-xml" => Some(Kind::Classifier),
             "label-tree" | "xr-linear" | "parabel" | "bonsai" => Some(Kind::LabelTree),
+            "recorded" => Some(Kind::Recorded),
+            "conse" | "xml0" => Some(Kind::Fusion),
             _ => None,
         }
     }
@@ -106,6 +122,9 @@ impl MethodConfig {
         };
         let label_tree = |name, preset: LabelTreeConfig| {
             Ok(MethodConfig::LabelTree(name, overridden(name, &preset, overrides)?))
+        };
+        let fusion = |name, preset: FusionConfig| {
+            Ok(MethodConfig::Fusion(name, overridden(name, &preset, overrides)?))
         };
         match name {
             "auto" | "lexical" => {
@@ -135,6 +154,12 @@ impl MethodConfig {
             "xr-linear" => label_tree("xr-linear", LabelTreeConfig::xr_linear()),
             "parabel" => label_tree("parabel", LabelTreeConfig::parabel()),
             "bonsai" => label_tree("bonsai", LabelTreeConfig::bonsai()),
+            "recorded" => {
+                let preset = RecordedConfig::default();
+                Ok(MethodConfig::Recorded(overridden("recorded", &preset, overrides)?))
+            }
+            "conse" => fusion("conse", FusionConfig::conse()),
+            "xml0" => fusion("xml0", FusionConfig::xml0()),
             _ => Err(MethodError::Unknown { name: name.to_owned() }),
         }
     }
@@ -148,7 +173,9 @@ impl MethodConfig {
             | MethodConfig::DualEncoder(name, _)
             | MethodConfig::LabelAttention(name, _)
             | MethodConfig::Classifier(name, _)
-            | MethodConfig::LabelTree(name, _) => name,
+            | MethodConfig::LabelTree(name, _)
+            | MethodConfig::Fusion(name, _) => name,
+            MethodConfig::Recorded(_) => "recorded",
         }
     }
 
@@ -156,7 +183,11 @@ impl MethodConfig {
     /// averaged on the CPU in any case.
     pub fn uses_network(&self, encoders: &EncoderCache) -> bool {
         match self {
-            MethodConfig::Lexical(_) => false,
+            MethodConfig::Lexical(_) | MethodConfig::Recorded(_) => false,
+            // What cannot be read is refused when it is fitted.
+            MethodConfig::Fusion(_, config) => {
+                config.folders().iter().any(|folder| run::uses_network(folder).unwrap_or(false))
+            }
             MethodConfig::Frozen(config) => !encoders.has_word_vectors(&config.encoder),
             MethodConfig::LabelTree(_, config) => {
                 config.encoder.as_ref().is_some_and(|encoder| !encoders.has_word_vectors(encoder))
@@ -167,18 +198,41 @@ impl MethodConfig {
 
     /// Whether the method trains an encoder: it takes its time and can go on where it was broken off.
     pub fn trains(&self) -> bool {
-        !matches!(self, MethodConfig::Lexical(_) | MethodConfig::Frozen(_) | MethodConfig::LabelTree(..))
+        !matches!(
+            self,
+            MethodConfig::Lexical(_)
+                | MethodConfig::Frozen(_)
+                | MethodConfig::LabelTree(..)
+                | MethodConfig::Recorded(_)
+                | MethodConfig::Fusion(..)
+        )
     }
 
     /// Whether the method measures itself on the dev split while it trains.
     pub fn measures(&self) -> bool {
         match self {
-            MethodConfig::Lexical(_) | MethodConfig::Frozen(_) | MethodConfig::LabelTree(..) => false,
+            MethodConfig::Lexical(_)
+            | MethodConfig::Frozen(_)
+            | MethodConfig::LabelTree(..)
+            | MethodConfig::Recorded(_)
+            | MethodConfig::Fusion(..) => false,
             MethodConfig::Maclr(_, config) => config.evaluations > 0,
             MethodConfig::DualEncoder(_, config) => config.training.steps.evaluations > 0,
             MethodConfig::LabelAttention(_, config) => config.training.steps.evaluations > 0,
             MethodConfig::Classifier(_, config) => config.steps.evaluations > 0,
         }
+    }
+
+    /// What the method reads besides the task and an encoder: files of scores and folders of models.
+    pub fn inputs(&self) -> Vec<PathBuf> {
+        let mut inputs = match self {
+            MethodConfig::Recorded(config) => vec![PathBuf::from(&config.scores)],
+            MethodConfig::Fusion(_, config) => config.folders(),
+            _ => Vec::new(),
+        };
+        // What is not said is complained of when it is needed.
+        inputs.retain(|path| !path.as_os_str().is_empty());
+        inputs
     }
 
     /// The settings alone, as they stand in a manifest.
@@ -191,6 +245,8 @@ impl MethodConfig {
             MethodConfig::LabelAttention(_, config) => serde_json::to_value(config),
             MethodConfig::Classifier(_, config) => serde_json::to_value(config),
             MethodConfig::LabelTree(_, config) => serde_json::to_value(config),
+            MethodConfig::Recorded(config) => serde_json::to_value(config),
+            MethodConfig::Fusion(_, config) => serde_json::to_value(config),
         };
         value.expect("plain settings always make JSON")
     }
@@ -205,6 +261,8 @@ impl MethodConfig {
             MethodConfig::LabelAttention(name, config) => Box::new(LabelAttention::new(name, config)?),
             MethodConfig::Classifier(name, config) => Box::new(Classifier::new(name, config)?),
             MethodConfig::LabelTree(name, config) => Box::new(LabelTree::new(name, config)?),
+            MethodConfig::Recorded(config) => Box::new(Recorded::try_from(config)?),
+            MethodConfig::Fusion(name, config) => Box::new(Fusion::new(name, config)?),
         })
     }
 }

@@ -148,6 +148,25 @@ impl EmbeddingModel {
         &self.encoder
     }
 
+    /// How many numbers a vector has.
+    pub(super) fn dimension(&self) -> usize {
+        self.encoder.dimension()
+    }
+
+    /// The vectors of passages, end to end.
+    pub(super) fn vectors_of(&self, passages: &[Passage<'_>]) -> Result<Vec<f32>, PredictError> {
+        let texts: Vec<Text<'_>> = passages.iter().map(text_of).collect();
+        Ok(self.encoder.encode(&texts)?)
+    }
+
+    /// Appends the vector of a label.
+    ///
+    /// # Panics
+    /// If there is no such position.
+    pub(super) fn extend_with_vector(&self, label: LabelId, to: &mut Vec<f32>) {
+        self.index.extend_with(label, to);
+    }
+
     /// The vectors of labels, end to end.
     fn encode_labels(&self, space: &LabelSpace, labels: &[LabelId]) -> Result<Vec<f32>, PredictError> {
         let EmbeddingSettings { label_text, label_tokens, .. } = self.settings;
@@ -169,8 +188,7 @@ impl Predictor for EmbeddingModel {
     }
 
     fn predict(&self, passages: &[Passage<'_>], ask: &Ask<'_>) -> Result<Vec<Ranking>, PredictError> {
-        let texts: Vec<Text<'_>> = passages.iter().map(text_of).collect();
-        let vectors = self.encoder.encode(&texts)?;
+        let vectors = self.vectors_of(passages)?;
         match &self.words {
             Some(words) => words.search((passages, &vectors), &self.index, ask),
             None => Ok(self.index.search(&vectors, ask.k, ask.allowed)?),

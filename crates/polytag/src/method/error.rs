@@ -74,6 +74,9 @@ pub enum MethodError {
         /// How many there are.
         documents: usize,
     },
+    /// A model that this one is made of.
+    #[error(transparent)]
+    Part(Box<crate::Error>),
     /// The work was asked to stop.
     #[error("stopped before the end")]
     Stopped,
@@ -86,6 +89,7 @@ impl MethodError {
             MethodError::Predict(error) => error.fault(),
             MethodError::Encoder(error) => error.fault(),
             MethodError::Engine(error) => engine_fault(error),
+            MethodError::Part(error) => error.fault(),
             MethodError::Index(_) | MethodError::Picture(_) => Fault::Ours,
             _ => Fault::User,
         }

@@ -17,6 +17,8 @@ mod label_attention; // labels that attend to a document
 mod classifier; // an encoder with a classifier: experts and guides
 mod maclr; // an encoder trained on texts alone, then on few pairs
 mod label_tree; // linear classifiers on words, in a tree
+mod recorded; // rankings that another program made
+mod parts; // models made of models
 mod fusion; // unseen labels on top of any classifier
 mod config; // methods by name
 mod kept; // what a training keeps while it runs
@@ -30,13 +32,14 @@ pub use dual_encoder::{DualEncoder, DualEncoderConfig, DualEncoderModel, Pooling
 pub use embedding::EmbeddingModel;
 pub use error::MethodError;
 pub use frozen::{Frozen, FrozenConfig};
-pub use fusion::{Combination, Effort, Predicted};
+pub use fusion::{Combination, Combine, EXACT, Effort, Fusion, FusionConfig, FusionModel, MOST, Predicted};
 pub use kept::{clear_training, is_under_way};
 pub use label_attention::{LabelAttention, LabelAttentionConfig, LabelAttentionModel};
 pub use label_text::LabelText;
 pub use label_tree::{LabelTree, LabelTreeConfig, LabelTreeModel};
 pub use lexical::{Lexical, LexicalConfig, LexicalModel};
 pub use maclr::{Maclr, MaclrConfig, PairKind};
+pub use recorded::{Recorded, RecordedConfig, RecordedModel};
 pub use run::{Fitted, change_labels, fit, load, load_labels, uses_network};
 pub use training::{LabelTower, Loss, Steps, TrainingConfig, Unseen};
 
@@ -44,7 +47,7 @@ use std::path::Path;
 
 use polytag_nn::device::Device;
 
-use crate::data::Dataset;
+use crate::data::{Dataset, Task};
 use crate::encoder::EncoderCache;
 use crate::predict::Predictor;
 use crate::progress::{Progress, Stop};
@@ -64,13 +67,13 @@ pub struct TrainContext<'a> {
     pub progress: &'a dyn Progress,
     /// Documents to measure on while training; [`fit`] takes the dev split.
     pub dev: Option<&'a dyn Dataset>,
+    /// The task that the documents are of; [`fit`] has one.
+    pub task: Option<&'a Task>,
     /// Where a training is kept while it runs, to go on from if it is broken off.
     pub folder: Option<&'a Path>,
     /// Bytes that documents may take while they are learned from, for methods that can put them on the disk; none for
-    /// as many as they take.
+    /// as many as they take. What does not fit goes where the task has its temporary files.
     pub memory_limit: Option<u64>,
-    /// The folder of temporary files; [`fit`] takes the task's.
-    pub spool: &'a Path,
 }
 
 impl<'a> TrainContext<'a> {
@@ -86,9 +89,9 @@ impl<'a> TrainContext<'a> {
             stop,
             progress,
             dev: None,
+            task: None,
             folder: None,
             memory_limit: None,
-            spool: Path::new(""),
         }
     }
 }

@@ -1,17 +1,21 @@
 //! Fitting a task into a model folder, loading one, and changing its labels.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use polytag_nn::device::Device;
 
 use super::TrainContext;
 use super::classifier::ClassifierModel;
-use super::config::{Kind, MethodConfig};
+use super::config::{Kind, METHODS, MethodConfig};
 use super::dual_encoder::DualEncoderModel;
 use super::embedding::{ENCODER, EmbeddingModel};
+use super::error::MethodError;
+use super::fusion::{self, FusionModel};
 use super::label_attention::LabelAttentionModel;
 use super::label_tree::LabelTreeModel;
 use super::lexical::LexicalModel;
+use super::parts::part_dir;
+use super::recorded::RecordedModel;
 use crate::Error;
 use crate::artifact::{ArtifactError, LabelLog, MANIFEST, Manifest, ModelFolder, ModelWriter, Provenance};
 use crate::data::{Dataset, LabelChange, LabelSpace, LabelsOnly, SpaceError, Split, Task};
@@ -38,10 +42,14 @@ pub fn fit(
     let name = config.name();
     let train = task.file(Split::Train)?;
     let dev = if config.measures() { task.file(Split::Dev)? } else { None };
-    let sources = task.labels_file()?.into_iter().chain(train.clone()).chain(dev.clone()).collect();
+    let inputs: Vec<PathBuf> = config.inputs();
+    let read = inputs.iter().filter(|path| path.is_file()).cloned();
+    let sources =
+        task.labels_file()?.into_iter().chain(train.clone()).chain(dev.clone()).chain(read).collect();
+    let inputs: Vec<&Path> = [task.dir()].into_iter().chain(inputs.iter().map(PathBuf::as_path)).collect();
     let provenance = Provenance { config: config.to_value(), seed: context.seed, sources };
     // The target is checked before the work, not after it.
-    let mut writer = ModelWriter::create(target, name, &provenance, &[task.dir()])?;
+    let mut writer = ModelWriter::create(target, name, &provenance, &inputs)?;
     let dataset: Box<dyn Dataset> = match train {
         Some(_) => Box::new(task.dataset(Split::Train, context.progress, context.stop)?),
         None => Box::new(LabelsOnly::new(task.labels().clone())),
@@ -51,7 +59,7 @@ pub fn fit(
         _ => None,
     };
     let dev = dev.as_ref().map(|dev| -> &dyn Dataset { dev });
-    let context = TrainContext { dev: context.dev.or(dev), spool: &task.options().spool, ..*context };
+    let context = TrainContext { dev: context.dev.or(dev), task: context.task.or(Some(task)), ..*context };
     let predictor = config.method()?.train(dataset.as_ref(), &context)?;
     writer.labels(predictor.label_space())?;
     predictor.save(&mut writer)?;
@@ -70,12 +78,15 @@ pub fn load(dir: &Path, device: &Device) -> Result<Box<dyn Predictor>, Error> {
 /// Whether the model in the folder `dir` runs a neural network, so that it matters on what device.
 pub fn uses_network(dir: &Path) -> Result<bool, Error> {
     let folder = ModelFolder::open(dir)?;
-    let has_encoder = match kind(&folder)? {
-        Kind::Lexical => false,
-        Kind::LabelTree => dir.join(ENCODER).is_dir(),
-        _ => true,
-    };
-    Ok(has_encoder && !WordVectors::are_in(&dir.join(ENCODER)))
+    Ok(match kind(&folder)? {
+        Kind::Lexical | Kind::Recorded => false,
+        Kind::Fusion => {
+            let parts = fusion::PARTS.iter().map(|name| uses_network(&part_dir(dir, name)));
+            parts.collect::<Result<Vec<bool>, Error>>()?.contains(&true)
+        }
+        Kind::LabelTree if !dir.join(ENCODER).is_dir() => false,
+        _ => !WordVectors::are_in(&dir.join(ENCODER)),
+    })
 }
 
 /// The labels of the model folder `dir`, with the changes since it was fitted, without the model.
@@ -112,7 +123,30 @@ fn load_fitted(dir: &Path, device: &Device) -> Result<Box<dyn Predictor>, Error>
         Kind::LabelAttention => Box::new(LabelAttentionModel::load(&folder, device)?),
         Kind::LabelTree => Box::new(LabelTreeModel::load(&folder, device)?),
         Kind::Classifier => Box::new(ClassifierModel::load(&folder, device)?),
+        Kind::Recorded => Box::new(RecordedModel::load(&folder)?),
+        Kind::Fusion => Box::new(FusionModel::load(&folder, device)?),
     })
+}
+
+/// Reads the model folder `dir`, which must hold an encoder for documents and labels, with the changes to its labels since.
+pub(super) fn load_embedding(dir: &Path, device: &Device) -> Result<Box<EmbeddingModel>, Error> {
+    let folder = ModelFolder::open(dir)?;
+    if kind(&folder)? != Kind::Embedding {
+        let problem = format!(
+            "{}: leaves no encoder for documents and labels alike; fit `frozen` or `few-shot` for that",
+            dir.display()
+        );
+        return Err(MethodError::Config { method: method_name(&folder), problem }.into());
+    }
+    let mut model = Box::new(EmbeddingModel::load(&folder, device)?);
+    replay(dir, model.as_mut(), &LabelLog::read(dir)?)?;
+    Ok(model)
+}
+
+/// The name of the method that a folder was fitted with.
+fn method_name(folder: &ModelFolder) -> &'static str {
+    let name = &folder.manifest().method;
+    METHODS.iter().find(|known| *known == name).copied().unwrap_or("model")
 }
 
 /// What kind of model is in a folder.

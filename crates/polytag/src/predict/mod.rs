@@ -44,6 +44,22 @@ pub enum PredictError {
              `of-lan` to add and rename labels at any time"
     )]
     OnlyTrained,
+    /// Rankings come from a file.
+    #[error(
+        "this model answers with the rankings of a file, which has none for a new label; add it to a model of unseen labels, such as `xml0`"
+    )]
+    OnlyRecorded,
+    /// Rankings are known by the ids of documents, and a passage has none.
+    #[error(
+        "this model answers with the rankings of a file, by the ids of documents, and here is a text without an id; give it one"
+    )]
+    NoId,
+    /// No ranking is known for a document.
+    #[error("this model has no ranking of the document {id:?}; fit it again with a file that has one")]
+    NotRecorded {
+        /// The id of the document.
+        id: String,
+    },
 }
 
 impl PredictError {
@@ -51,7 +67,11 @@ impl PredictError {
     pub fn fault(&self) -> Fault {
         match self {
             PredictError::NotFinite(_) => Fault::Ours,
-            PredictError::Space(_) | PredictError::OnlyTrained => Fault::User,
+            PredictError::Space(_)
+            | PredictError::OnlyTrained
+            | PredictError::OnlyRecorded
+            | PredictError::NoId
+            | PredictError::NotRecorded { .. } => Fault::User,
             PredictError::Index(_) => Fault::Ours,
             PredictError::Engine(error) => engine_fault(error),
         }

@@ -4,14 +4,16 @@
 //! combination leaves whose sum `Σ p_i e_i` has the highest cosine with it. No such sum is ever made: cosines need the
 //! products of the labels with each other, which do not depend on the unseen label, and with the unseen label.
 //!
-//! Up to [`EXACT`] labels the answer is the best of all combinations, to 0.000001; up to [`MOST`] it is what a beam finds.
-//! Products are summed in 64 bits. A sum without length has the cosine 0, as has an unseen label without length. Cost:
-//! products of every label with every unseen one, and some ten microseconds an unseen label; memory: 8 bytes a
-//! number of the predicted labels' vectors.
+//! Up to [`EXACT`] labels the answer is the best of all combinations, to 0.00001: few labels are walked through, more are
+//! searched by bounds. Up to [`MOST`] it is what a beam finds. Products are summed in 64 bits. A sum without length has the cosine 0, as has an unseen label without length. Cost:
+//! products of every label with every unseen one, and some microseconds to some tens of them an unseen label; memory: 8 bytes a
+//! number of the predicted labels' vectors, and up to 12 bytes a combination.
 
 use rayon::prelude::*;
 
 use super::gram::{Gram, dot};
+use super::kernel::LANES;
+use super::walk::Lengths;
 use super::{beam, exact};
 
 /// Labels of which all combinations are weighed.
@@ -19,9 +21,6 @@ pub const EXACT: usize = 25;
 
 /// Labels that can be combined at all.
 pub const MOST: usize = 64;
-
-/// Unseen labels that a thread takes at once.
-const CHUNK: usize = 16;
 
 /// A set of predicted labels and its cosine with an unseen one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -131,22 +130,44 @@ impl Predicted {
         }
     }
 
+    /// What each label of a combination adds to its cosine with an unseen label.
+    pub fn shares(&self, combination: &Combination, unseen: &[f32]) -> Vec<(usize, f32)> {
+        let dots: [f64; MOST] = self.dots(unseen);
+        let mut sum = vec![0.0; self.dim];
+        for label in combination.members() {
+            let vector = &self.vectors[label * self.dim..][..self.dim];
+            sum.iter_mut().zip(vector).for_each(|(to, value)| *to += value);
+        }
+        let length = dot(&sum, &sum).sqrt();
+        let share = |label: usize| if length > 0.0 { (dots[label] / length) as f32 } else { 0.0 };
+        combination.members().map(|label| (label, share(label))).collect()
+    }
+
     fn combine_by<const N: usize>(&self, gram: &Gram<N>, unseen: &[f32], effort: Effort) -> Vec<Combination> {
         if self.is_empty() {
             return vec![Combination { cosine: 0.0, members: 0 }; unseen.len() / self.dim];
         }
         let all = u64::MAX >> (MOST - self.len());
-        let combination = |unseen: &[f32]| {
-            let dots = self.dots(unseen);
-            let (cosine, members) = match effort {
-                Effort::All => (gram.sum(all, &dots).cosine(), all),
-                Effort::Best { .. } if self.len() <= EXACT => exact::best(gram, &dots),
-                Effort::Best { beam } => beam::best(gram, &dots, beam),
+        let lengths = if effort == Effort::All { None } else { Lengths::new(gram) };
+        let combinations = |unseen: &[f32]| -> Vec<Combination> {
+            let dots: Vec<[f64; N]> = unseen.chunks_exact(self.dim).map(|row| self.dots(row)).collect();
+            let one = |dots: &[f64; N]| match effort {
+                Effort::All => (gram.sum(all, dots).cosine(), all),
+                Effort::Best { .. } if self.len() <= EXACT => exact::best(gram, dots),
+                Effort::Best { beam } => beam::best(gram, dots, beam),
             };
-            Combination { cosine: cosine.clamp(-1.0, 1.0) as f32, members }
+            let found = match &lengths {
+                Some(lengths) => lengths.best(gram, &dots),
+                None => dots.iter().map(one).collect(),
+            };
+            let combination = |(cosine, members): (f64, u64)| Combination {
+                cosine: cosine.clamp(-1.0, 1.0) as f32,
+                members,
+            };
+            found.into_iter().map(combination).collect()
         };
-        let rows: Vec<&[f32]> = unseen.chunks_exact(self.dim).collect();
-        rows.par_iter().with_min_len(CHUNK).map(|row| combination(row)).collect()
+        let chunks: Vec<Vec<Combination>> = unseen.par_chunks(LANES * self.dim).map(combinations).collect();
+        chunks.concat()
     }
 
     /// The products of the labels with the unit vector of an unseen one; all 0 where it has no length.
@@ -230,7 +251,27 @@ mod tests {
             let own = cosine(vectors, dim, probabilities, members, unseen);
             prop_assert!((f64::from(found.cosine) - own).abs() < 1e-5, "{found:?} has {own}");
             prop_assert_eq!(found.is_empty(), probabilities.is_empty());
+            searched(dim, vectors, probabilities, unseen, best)?;
         }
+        Ok(())
+    }
+
+    /// What the search by bounds finds must be the best, too, where combinations could be walked through.
+    fn searched(
+        dim: usize,
+        vectors: &[f32],
+        probabilities: &[f32],
+        unseen: &[f32],
+        best: f64,
+    ) -> Result<(), TestCaseError> {
+        let predicted = Predicted::new(vectors, dim, probabilities);
+        let cosine = match &predicted.products {
+            _ if predicted.is_empty() => 0.0,
+            Products::Few(gram) => exact::best(gram, &predicted.dots(unseen)).0,
+            Products::Some(gram) => exact::best(gram, &predicted.dots(unseen)).0,
+            Products::Many(gram) => exact::best(gram, &predicted.dots(unseen)).0,
+        };
+        prop_assert!((cosine - best).abs() < 1e-5, "{cosine}, not {best}");
         Ok(())
     }
 

@@ -119,12 +119,12 @@ impl<'a, const N: usize> Search<'a, N> {
         let mut shared = self.gram.shared(self.members);
         loop {
             let (mut found, mut cosine) = (None, self.cosine + NEAR * 1e-3);
-            for label in 0..self.gram.labels() {
+            for (label, shared) in shared.iter().enumerate().take(self.gram.labels()) {
                 let is_in = self.members >> label & 1 == 1;
                 let (sign, own) = (if is_in { -1.0 } else { 1.0 }, self.gram.diagonal()[label]);
                 let other = Sum {
                     dot: sum.dot + sign * self.dots[label],
-                    square: sum.square + 2.0 * sign * shared[label] + own,
+                    square: sum.square + 2.0 * sign * shared + own,
                     parts: sum.parts + sign * own,
                 };
                 if other.cosine() > cosine {

@@ -7,7 +7,7 @@ pub(super) const NOTHING: f64 = 1e-12;
 /// Products of weighted label vectors with each other, in rows of `N` numbers, zero past the labels there are.
 pub(super) struct Gram<const N: usize> {
     rows: Vec<[f64; N]>,
-    diagonal: [f64; N],
+    diagonal: Box<[f64; N]>,
 }
 
 /// A combination, summed up: what its labels' products with an unseen label are together, how long the sum of their
@@ -45,7 +45,7 @@ impl<const N: usize> Gram<N> {
                 (rows[i][j], rows[j][i]) = (product, product);
             }
         }
-        let mut diagonal = [0.0; N];
+        let mut diagonal = Box::new([0.0; N]);
         rows.iter().enumerate().for_each(|(label, row)| diagonal[label] = row[label]);
         Gram { rows, diagonal }
     }

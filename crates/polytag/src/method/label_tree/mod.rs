@@ -215,10 +215,7 @@ impl LabelTree {
             .map(|&id| dataset.labels_of(DocId(id)).iter().map(|label| row_of[label.index()]).collect())
             .collect();
         self.tell(dataset, (&documents, &seen), context);
-        let room = Room {
-            memory: context.memory_limit.map(|bytes| usize::try_from(bytes / 3).unwrap_or(usize::MAX)),
-            spool: context.spool.to_owned(),
-        };
+        let room = room(context);
         let features = Features::fit(config, dataset, context)?;
         let rows = features.rows(dataset, &documents, &room, context)?;
         let means = label_means(&rows, &labels, seen.len(), config.label_terms)?;
@@ -265,6 +262,17 @@ impl Method for LabelTree {
         context: &TrainContext<'_>,
     ) -> Result<Box<dyn Predictor>, MethodError> {
         Ok(Box::new(self.fit(dataset, context)?))
+    }
+}
+
+/// A third of the memory there may be, and the disk of the task.
+fn room(context: &TrainContext<'_>) -> Room {
+    match (context.memory_limit, context.task) {
+        (Some(bytes), Some(task)) => Room {
+            memory: Some(usize::try_from(bytes / 3).unwrap_or(usize::MAX)),
+            spool: task.options().spool.clone(),
+        },
+        _ => Room::unlimited(),
     }
 }
 

@@ -1,0 +1,259 @@
+//! The predictor of fusion: a classifier for seen labels and an encoder with vectors of all labels, which together
+//! answer with unseen ones.
+
+use rayon::prelude::*;
+
+use super::combination::{Combination, Predicted};
+use super::config::{FusionConfig, FusionSettings};
+use crate::artifact::{ArtifactError, MANIFEST, ModelFolder, ModelWriter};
+use crate::data::{LabelChange, LabelSpace, Passage};
+use crate::ids::LabelId;
+use crate::index::Allowed;
+use crate::method::embedding::EmbeddingModel;
+use crate::method::label_text::text_of;
+use crate::method::parts::Part;
+use crate::method::run;
+use crate::method::words::{Piece, reasons};
+use crate::predict::{Ask, Explanation, Field, PredictError, Predictor, Reason};
+use crate::ranking::{Ranking, Scored, TopK};
+
+/// The names of its parts.
+pub(in crate::method) const PARTS: [&str; 2] = ["classifier", "semantics"];
+
+/// A model that answers with labels that no training document carries.
+pub struct FusionModel {
+    settings: FusionSettings,
+    space: LabelSpace,
+    classifier: Part,
+    semantics: Part<EmbeddingModel>,
+    labels: Labels,
+}
+
+/// What follows from the labels of the whole and of its parts.
+#[derive(Default)]
+struct Labels {
+    /// The seen labels that can be combined, by their positions in the classifier.
+    seen: Allowed,
+    /// The positions in the semantics of those labels, by their positions in the classifier.
+    vectors: Vec<Option<LabelId>>,
+    /// The unseen labels, by their positions in the whole.
+    unseen: Vec<LabelId>,
+    /// Their vectors, end to end.
+    unseen_vectors: Vec<f32>,
+}
+
+/// What the parts say of a passage.
+struct Heard {
+    /// The labels that are combined, by their positions in the classifier, with their probabilities.
+    predicted: Vec<Scored>,
+    /// The vector of the passage; empty, where it is not looked at.
+    vector: Vec<f32>,
+}
+
+impl FusionModel {
+    /// A model of two parts that answers with the unseen labels of `space`.
+    pub(super) fn new(
+        settings: FusionSettings,
+        space: LabelSpace,
+        classifier: Part,
+        mut semantics: Part<EmbeddingModel>,
+    ) -> Result<FusionModel, PredictError> {
+        semantics.complete(&space)?;
+        let mut model = FusionModel { settings, space, classifier, semantics, labels: Labels::default() };
+        model.labels = model.match_labels();
+        Ok(model)
+    }
+
+    /// Reads a model that [`save`](Predictor::save) wrote, its parts onto `device`.
+    pub fn load(
+        folder: &ModelFolder,
+        device: &polytag_nn::device::Device,
+    ) -> Result<FusionModel, crate::Error> {
+        let config: FusionConfig = serde_json::from_value(folder.manifest().config.clone())
+            .map_err(|error| folder.damaged(MANIFEST, error))?;
+        let settings = FusionSettings::try_from(&config).map_err(|error| folder.damaged(MANIFEST, error))?;
+        let classifier = Part::of(folder, PARTS[0], |dir| run::load(dir, device))?;
+        let semantics = Part::of(folder, PARTS[1], |dir| run::load_embedding(dir, device))?;
+        Ok(FusionModel::new(settings, folder.labels()?, classifier, semantics)?)
+    }
+
+    /// How many seen labels the classifier can predict, and how many unseen ones there are.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.labels.seen.iter().count(), self.labels.unseen.len())
+    }
+
+    /// Finds the labels of the whole in its parts.
+    fn match_labels(&self) -> Labels {
+        let in_classifier = self.classifier.positions(&self.space);
+        let in_semantics = self.semantics.positions(&self.space);
+        let mut labels = Labels {
+            vectors: vec![None; self.classifier.model().label_space().positions()],
+            ..Labels::default()
+        };
+        for (label, _) in self.space.iter() {
+            match (self.space.is_seen(label), in_classifier[label.index()], in_semantics[label.index()]) {
+                (true, Some(place), Some(vector)) => {
+                    labels.seen.insert(place);
+                    labels.vectors[place.index()] = Some(vector);
+                }
+                (false, _, Some(vector)) => {
+                    labels.unseen.push(label);
+                    self.semantics.model().extend_with_vector(vector, &mut labels.unseen_vectors);
+                }
+                _ => {}
+            }
+        }
+        labels
+    }
+
+    /// What the parts say of passages.
+    fn hear(&self, passages: &[Passage<'_>]) -> Result<Vec<Heard>, PredictError> {
+        let FusionSettings { threshold, most, document, .. } = self.settings;
+        let rankings = if document < 1.0 {
+            self.classifier.model().predict(passages, &Ask { k: most, allowed: Some(&self.labels.seen) })?
+        } else {
+            vec![Ranking::default(); passages.len()]
+        };
+        let vectors = if document > 0.0 { self.semantics.model().vectors_of(passages)? } else { Vec::new() };
+        let dim = self.semantics.model().dimension();
+        let heard = |(place, ranking): (usize, Ranking)| {
+            let likely = ranking.entries().iter().filter(|entry| entry.score > threshold);
+            let mut predicted: Vec<Scored> = likely.copied().collect();
+            if predicted.is_empty() {
+                // Nothing is likely: the likeliest stands alone, where its probability makes no difference.
+                predicted.extend(ranking.entries().first().filter(|best| best.score > 0.0));
+            }
+            let vector = vectors.get(place * dim..(place + 1) * dim).unwrap_or_default().to_vec();
+            Heard { predicted, vector }
+        };
+        Ok(rankings.into_iter().enumerate().map(heard).collect())
+    }
+
+    /// The predicted labels of a passage, to be combined.
+    fn predicted(&self, heard: &Heard) -> Predicted {
+        let (mut vectors, mut probabilities) = (Vec::new(), Vec::new());
+        for entry in &heard.predicted {
+            if let Some(label) = self.labels.vectors[entry.label.index()] {
+                self.semantics.model().extend_with_vector(label, &mut vectors);
+                probabilities.push(entry.score);
+            }
+        }
+        Predicted::new(&vectors, self.semantics.model().dimension(), &probabilities)
+    }
+
+    /// The score of an unseen label with this vector: of the combination, and of the document.
+    fn score(&self, heard: &Heard, combination: &Combination, vector: &[f32]) -> (f32, f32) {
+        let share = self.settings.document;
+        let document = if heard.vector.is_empty() { 0.0 } else { cosine(&heard.vector, vector) };
+        ((1.0 - share) * combination.cosine, share * document)
+    }
+
+    fn rank(&self, heard: &Heard, unseen: &Unseen<'_>, k: usize) -> Result<Ranking, PredictError> {
+        // Nothing was predicted, and the document is not looked at: there is nothing to say.
+        if heard.predicted.is_empty() && heard.vector.is_empty() {
+            return Ok(Ranking::default());
+        }
+        let combinations = self.predicted(heard).combine(unseen.vectors, self.settings.effort);
+        let vectors = unseen.vectors.chunks_exact(self.semantics.model().dimension());
+        let mut top = TopK::new(k);
+        for ((&label, combination), vector) in unseen.labels.iter().zip(&combinations).zip(vectors) {
+            let (of_labels, of_document) = self.score(heard, combination, vector);
+            top.push(Scored { label, score: of_labels + of_document })?;
+        }
+        Ok(top.into_ranking())
+    }
+}
+
+/// Unseen labels that may be answered with, and their vectors.
+struct Unseen<'a> {
+    labels: &'a [LabelId],
+    vectors: &'a [f32],
+}
+
+impl Predictor for FusionModel {
+    fn label_space(&self) -> &LabelSpace {
+        &self.space
+    }
+
+    fn predict(&self, passages: &[Passage<'_>], ask: &Ask<'_>) -> Result<Vec<Ranking>, PredictError> {
+        let Labels { unseen, unseen_vectors, .. } = &self.labels;
+        let (mut labels, mut vectors) = (Vec::new(), Vec::new());
+        let unseen = match ask.allowed {
+            Some(allowed) if !unseen.iter().all(|label| allowed.contains(*label)) => {
+                let dim = self.semantics.model().dimension();
+                for (&label, vector) in unseen.iter().zip(unseen_vectors.chunks_exact(dim)) {
+                    if allowed.contains(label) {
+                        labels.push(label);
+                        vectors.extend_from_slice(vector);
+                    }
+                }
+                Unseen { labels: &labels, vectors: &vectors }
+            }
+            _ => Unseen { labels: unseen, vectors: unseen_vectors },
+        };
+        if unseen.labels.is_empty() {
+            return Ok(vec![Ranking::default(); passages.len()]);
+        }
+        let heard = self.hear(passages)?;
+        heard.par_iter().map(|heard| self.rank(heard, &unseen, ask.k)).collect()
+    }
+
+    fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
+        let (space, _) = self.space.changed(changes).map_err(|(_, error)| error)?;
+        // What encodes comes first: after an error nothing has changed.
+        self.semantics.apply(changes)?;
+        self.classifier.apply(changes)?;
+        self.space = space;
+        self.labels = self.match_labels();
+        Ok(())
+    }
+
+    fn explain(&self, passage: Passage<'_>, label: LabelId) -> Result<Explanation, PredictError> {
+        let dim = self.semantics.model().dimension();
+        let place = self.labels.unseen.iter().position(|unseen| *unseen == label);
+        let Some(place) = place else {
+            // Seen labels are the classifier's business.
+            return Ok(Explanation { score: 0.0, matched: None, reasons: Vec::new(), marks: Vec::new() });
+        };
+        let vector = &self.labels.unseen_vectors[place * dim..(place + 1) * dim];
+        let heard = self.hear(&[passage])?.remove(0);
+        let predicted = self.predicted(&heard);
+        let combination = predicted.combine(vector, self.settings.effort)[0];
+        let (of_labels, of_document) = self.score(&heard, &combination, vector);
+        let mut pieces = Vec::new();
+        if !heard.vector.is_empty() {
+            let shares = self.semantics.model().encoder().shares(text_of(&passage), vector)?;
+            let share = self.settings.document;
+            let piece = |(range, weight)| Piece { range, weight: share * weight, attention: None };
+            pieces.extend(shares.into_iter().map(piece));
+        }
+        let (mut reasons, marks) = reasons(&passage, pieces);
+        let names = self.classifier.model().label_space();
+        let mut chosen = Vec::new();
+        for (member, part) in predicted.shares(&combination, vector) {
+            let Scored { label, score } = heard.predicted[member];
+            let words = format!("{} {score:.2}", names.label(label).name);
+            let weight = (1.0 - self.settings.document) * part;
+            reasons.push(Reason { words: words.clone(), field: Field::Predicted, weight, attention: None });
+            chosen.push(words);
+        }
+        reasons.sort_by(Reason::order);
+        let of_vector = if heard.vector.is_empty() { 0.0 } else { cosine(&heard.vector, vector) };
+        let chosen = if chosen.is_empty() { "no label".to_owned() } else { chosen.join(" + ") };
+        let matched = format!("labels {:.3}, document {of_vector:.3}: {chosen}", combination.cosine);
+        Ok(Explanation { score: of_labels + of_document, matched: Some(matched), reasons, marks })
+    }
+
+    fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
+        self.classifier.save(model)?;
+        self.semantics.save(model)
+    }
+}
+
+/// The cosine of two vectors; 0 where one has no length.
+fn cosine(a: &[f32], b: &[f32]) -> f32 {
+    let product =
+        |a: &[f32], b: &[f32]| -> f64 { a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum() };
+    let lengths = (product(a, a) * product(b, b)).sqrt();
+    if lengths > 0.0 { (product(a, b) / lengths) as f32 } else { 0.0 }
+}
