@@ -20,8 +20,8 @@
 
 mod gram; // products of predicted labels with each other
 mod exact; // the best of all combinations
-mod kernel; // the walk's innermost loop, by instruction set
-mod walk; // the same, of few labels
+mod walk; // the same, of few labels, by walking through all
+mod kernel; // its innermost loop, by instruction set
 mod beam; // a good one of very many
 mod combination; // combinations of predicted labels, by unseen label
 mod config; // settings

@@ -1,125 +1,113 @@
 //! All combinations of few labels, one after the other, for sixteen unseen labels side by side.
 //!
 //! How long a combination is does not depend on the unseen label, so the lengths of all are made once for a document. The
-//! combinations then pass in the order of a Gray code, in which each differs from the one before in one label: one row of
-//! products is added to the sums or taken from them, and the sums divided by the length. The last eight labels make a
-//! block of 256 combinations; sums begin anew with each block, so that rounding does not add up. The best
-//! block of an unseen label is walked once more in 64 bits, which gives its combination.
+//! products of a combination with an unseen label are the sum of two halves: of the first eight labels, whose 256 sums stay
+//! in the nearest cache, and of the others, of which each combination makes a block. So each cosine is one sum and one
+//! product in 32 bits, and rounding never adds up. Every block whose best comes as near to the best of all as rounding can tell
+//! is looked through once more in 64 bits, which gives the combination.
 //!
-//! Up to fifteen labels this is faster than to bound and branch, which takes more labels. It is left to that, too, where labels nearly
-//! cancel each other, as 32 bits do not tell such lengths from nothing. Memory: 12 bytes a combination.
+//! Up to fifteen labels this is faster than to bound and branch, which takes more labels. It is left to that, too, where
+//! combinations are so short beside others that 32 bits say little of them. Memory: 12 bytes a combination.
 
 use super::exact::Search;
 use super::gram::{Gram, NOTHING};
-use super::kernel::{Block, LANES};
+use super::kernel::{LANES, highest};
 
 /// Labels whose combinations are walked through.
 const WALKED: usize = 15;
 
-/// Labels that make a block.
+/// Labels of the first half.
 const LOW: usize = 8;
 
-/// Sums that are shorter than this part of their summands, squared, and yet have a length are left to the exact search.
-const THIN: f64 = 1e-4;
+/// Combinations that are shorter than this part of all labels' lengths together, and yet have a length, are left to the
+/// exact search.
+const SHORT: f64 = 1e-3;
 
-/// One by the lengths of all combinations, in the order in which they pass.
+/// One by the lengths of all combinations, by their members.
 pub(super) struct Lengths {
     labels: usize,
-    /// Labels that make a block here.
-    low: usize,
     inverse: Vec<f64>,
     narrow: Vec<f32>,
-    /// Which row changes the sums at each step of a block: the label's own, or `low` further its opposite.
-    flips: Vec<usize>,
+    /// How far rounding can take a cosine.
+    rounding: f32,
 }
 
 impl Lengths {
-    /// The lengths of all combinations; none where they are too many, or too short to be told from nothing.
+    /// The lengths of all combinations; none where they are too many, or some too short.
     pub(super) fn new<const N: usize>(gram: &Gram<N>) -> Option<Lengths> {
         let labels = gram.labels();
         if labels == 0 || labels > WALKED {
             return None;
         }
-        let low = labels.min(LOW);
-        let by_members = by_members(gram)?;
-        let inverse: Vec<f64> = (0..1 << labels).map(|place| by_members[members(place, low)]).collect();
+        let inverse = inverse_lengths(gram);
+        let longest: f64 = gram.diagonal().iter().map(|own| own.sqrt()).sum();
+        let most = inverse.iter().copied().fold(0.0, f64::max) * longest;
+        if most > 1.0 / SHORT {
+            return None;
+        }
         let narrow = inverse.iter().map(|length| *length as f32).collect();
-        let flip = |step: usize| {
-            let label = step.trailing_zeros() as usize;
-            if gray(step) >> label & 1 == 1 { label } else { low + label }
-        };
-        let flips = (1..1 << low).map(flip).collect();
-        Some(Lengths { labels, low, inverse, narrow, flips })
+        // Two halves, their sum, the length and the product are rounded, none beyond the sum of all lengths.
+        let rounding = 4.0 * f32::EPSILON * most as f32;
+        Some(Lengths { labels, inverse, narrow, rounding })
     }
 
     /// The best combinations for unseen labels whose products with the labels are `dots`, up to [`LANES`] of them.
     pub(super) fn best<const N: usize>(&self, gram: &Gram<N>, dots: &[[f64; N]]) -> Vec<(f64, u64)> {
-        let mut rows = vec![[0.0f32; LANES]; self.labels];
+        let mut rows = vec![[0.0; LANES]; self.labels];
         for (lane, dots) in dots.iter().enumerate() {
-            rows.iter_mut().zip(dots).for_each(|(row, dot)| row[lane] = *dot as f32);
+            rows.iter_mut().zip(dots).for_each(|(row, dot)| row[lane] = *dot);
         }
-        let blocks = self.blocks(&rows);
-        let each = dots.iter().zip(blocks);
-        each.map(|(dots, block)| match Search::start(gram, dots) {
+        let (low, high) = rows.split_at(self.labels.min(LOW));
+        let (low, high) = (sums(low), sums(high));
+        let near: Vec<[f32; LANES]> = low.iter().map(|row| row.map(|sum| sum as f32)).collect();
+        let blocks = self.narrow.chunks_exact(low.len()).zip(&high);
+        let blocks: Vec<[f32; LANES]> =
+            blocks.map(|(lengths, half)| highest(&half.map(|sum| sum as f32), &near, lengths)).collect();
+        let each = dots.iter().enumerate();
+        each.map(|(lane, dots)| match Search::start(gram, dots) {
             // One label is best of all where all are off: see the exact search.
             single if single.cosine <= 0.0 => (single.cosine, single.members),
-            _ => self.best_of(block, dots),
+            _ => self.best_of(lane, &blocks, (&low, &high)),
         })
         .collect()
     }
 
-    /// The block with the best combination, for each unseen label.
-    fn blocks(&self, rows: &[[f32; LANES]]) -> [usize; LANES] {
-        let opposite = |row: &[f32; LANES]| row.map(|value| -value);
-        let (low, high) = rows.split_at(self.low);
-        let changes: Vec<[f32; LANES]> = low.iter().copied().chain(low.iter().map(opposite)).collect();
-        let (mut best, mut found) = ([f32::NEG_INFINITY; LANES], [0; LANES]);
-        for (block, lengths) in self.narrow.chunks_exact(1 << self.low).enumerate() {
-            let mut sums = [0.0; LANES];
-            for (_, row) in high.iter().enumerate().filter(|(place, _)| block >> place & 1 == 1) {
-                sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
-            }
-            let of_block = Block { sums, changes: &changes, flips: &self.flips, lengths }.walk();
-            for lane in 0..LANES {
-                if of_block[lane] > best[lane] {
-                    (best[lane], found[lane]) = (of_block[lane], block);
+    /// The best combination for one unseen label, out of the blocks that may have it.
+    fn best_of(
+        &self,
+        lane: usize,
+        blocks: &[[f32; LANES]],
+        (low, high): (&[[f64; LANES]], &[[f64; LANES]]),
+    ) -> (f64, u64) {
+        let bar = blocks.iter().map(|block| block[lane]).fold(f32::NEG_INFINITY, f32::max);
+        let bar = bar - 2.0 * self.rounding;
+        let mut best = (f64::NEG_INFINITY, 0);
+        for (block, half) in high.iter().enumerate().filter(|(block, _)| blocks[*block][lane] >= bar) {
+            let start = block * low.len();
+            for (place, other) in low.iter().enumerate() {
+                let cosine = (half[lane] + other[lane]) * self.inverse[start + place];
+                if cosine > best.0 {
+                    best = (cosine, (start + place) as u64);
                 }
             }
         }
-        found
-    }
-
-    /// The best combination of a block, and its cosine.
-    fn best_of<const N: usize>(&self, block: usize, dots: &[f64; N]) -> (f64, u64) {
-        let high = (self.low..self.labels).filter(|label| block >> (label - self.low) & 1 == 1);
-        let mut sum: f64 = high.map(|label| dots[label]).sum();
-        let start = block << self.low;
-        let mut best = (sum * self.inverse[start], start);
-        for (step, &flip) in self.flips.iter().enumerate() {
-            sum += if flip < self.low { dots[flip] } else { -dots[flip - self.low] };
-            let place = start + step + 1;
-            let cosine = sum * self.inverse[place];
-            if cosine > best.0 {
-                best = (cosine, place);
-            }
-        }
-        (best.0, members(best.1, self.low) as u64)
+        best
     }
 }
 
-/// The Gray code of a number.
-fn gray(step: usize) -> usize {
-    step ^ step >> 1
-}
-
-/// The members of the combination that passes at a place.
-fn members(place: usize, low: usize) -> usize {
-    let step = place & ((1 << low) - 1);
-    place - step + gray(step)
+/// The sums of rows, by the members of each combination of them.
+fn sums(rows: &[[f64; LANES]]) -> Vec<[f64; LANES]> {
+    let mut sums = vec![[0.0; LANES]];
+    for row in rows {
+        let with = |sum: &[f64; LANES]| std::array::from_fn(|lane| sum[lane] + row[lane]);
+        let more: Vec<[f64; LANES]> = sums.iter().map(with).collect();
+        sums.extend(more);
+    }
+    sums
 }
 
 /// One by the length of each combination, by its members; 0 for those without length.
-fn by_members<const N: usize>(gram: &Gram<N>) -> Option<Vec<f64>> {
+fn inverse_lengths<const N: usize>(gram: &Gram<N>) -> Vec<f64> {
     let mut sums = vec![(0.0, 0.0)];
     for label in 0..gram.labels() {
         let (row, own) = (gram.row(label), gram.diagonal()[label]);
@@ -134,11 +122,8 @@ fn by_members<const N: usize>(gram: &Gram<N>) -> Option<Vec<f64>> {
             *parts += own;
         }
     }
-    let inverse = |(square, parts): (f64, f64)| {
-        let is_thin = square < THIN * parts && square > NOTHING * parts;
-        let has_length = square > NOTHING * parts;
-        (!is_thin).then(|| if has_length { 1.0 / square.sqrt() } else { 0.0 })
-    };
+    let inverse =
+        |(square, parts): (f64, f64)| if square > NOTHING * parts { 1.0 / square.sqrt() } else { 0.0 };
     sums.into_iter().map(inverse).collect()
 }
 
@@ -147,28 +132,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_combination_passes_once() {
-        for (labels, low) in [(3, 3), (10, 8)] {
-            let mut all: Vec<usize> = (0..1 << labels).map(|place| members(place, low)).collect();
-            all.sort_unstable();
-            assert_eq!(all, (0..1 << labels).collect::<Vec<_>>());
-        }
+    fn lengths_are_those_of_the_sums() {
+        let gram = Gram::<16>::new(&[3.0, 0.0, 0.0, 4.0, -3.0, 0.0], 2);
+        let lengths = Lengths::new(&gram).unwrap();
+        let third = 1.0 / 3.0;
+        assert_eq!(lengths.inverse, [0.0, third, 0.25, 0.2, third, 0.0, 0.2, 0.25]);
     }
 
     #[test]
-    fn lengths_are_those_of_the_sums_and_near_nothing_is_left_to_others() {
-        let gram = Gram::<16>::new(&[3.0, 0.0, 0.0, 4.0, -3.0, 0.0], 2);
-        let lengths = Lengths::new(&gram).unwrap();
-        let found: Vec<f64> = (0..8).map(|place| lengths.inverse[place]).collect();
-        let expected =
-            [0b000, 0b001, 0b011, 0b010, 0b110, 0b111, 0b101, 0b100].map(|members| match members {
-                0b000 | 0b101 => 0.0,
-                0b001 | 0b100 => 1.0 / 3.0,
-                0b010 | 0b111 => 0.25,
-                _ => 0.2,
-            });
-        assert_eq!(found, expected);
+    fn what_is_short_beside_others_and_what_are_many_is_left_to_others() {
         assert!(Lengths::new(&Gram::<16>::new(&[1.0, 0.0, -1.0, 1e-3], 2)).is_none());
+        assert!(Lengths::new(&Gram::<16>::new(&[1.0, 0.0, 0.0, 1e-4], 2)).is_none());
         assert!(Lengths::new(&Gram::<16>::new(&[1.0; 16], 1)).is_none());
+        assert!(Lengths::new(&Gram::<16>::new(&[1.0; 15], 1)).is_some());
     }
 }
