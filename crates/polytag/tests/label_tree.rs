@@ -130,10 +130,8 @@ fn an_explanation_adds_up_to_the_log_odds() {
     for more in [json!({}), json!({"branching": 2, "leaf": 4, "trees": 3})] {
         let (model, _) = tried.fitted(config("label-tree", &more).unwrap()).unwrap();
         let predictor = read(&model);
-        let passage = Passage {
-            title: Some("On word3"),
-            ..Passage::from("group0 word17 filler5 group1 filler1")
-        };
+        let passage =
+            Passage { title: Some("On word3"), ..Passage::from("group0 word17 filler5 group1 filler1") };
         let ranking = &predictor.predict(&[passage], &Ask { k: 8, allowed: None }).unwrap()[0];
         for entry in ranking.entries() {
             let explained = predictor.explain(passage, entry.label).unwrap();
