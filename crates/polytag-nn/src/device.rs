@@ -8,6 +8,16 @@ use crate::element::Element;
 use crate::error::{Bytes, Error};
 use crate::memory::{Cache, Source};
 
+/// What encoders compute in where nothing is trained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// As they were made: `f32` on the CPU, bf16 and sums in `f32` on a GPU.
+    #[default]
+    Float,
+    /// The products of an encoder's layers in 8-bit integers, everything else in `f32`; on the CPU only.
+    EightBit,
+}
+
 /// Where the work is done. Clones are the same device.
 #[derive(Clone, Debug)]
 pub enum Device {
@@ -21,6 +31,11 @@ impl Device {
     /// The CPU, with memory of its own.
     pub fn cpu() -> Device {
         Device::Cpu(Cpu::default())
+    }
+
+    /// The CPU, with memory of its own and another precision for prediction. Trainings are in `f32` all the same.
+    pub fn cpu_in(precision: Precision) -> Device {
+        Device::Cpu(Cpu { precision, ..Cpu::default() })
     }
 
     /// A GPU.
@@ -44,9 +59,20 @@ impl Device {
         }
     }
 
+    /// What encoders compute in here where nothing is trained.
+    pub fn precision(&self) -> Precision {
+        match self {
+            Device::Cpu(cpu) => cpu.precision,
+            Device::Cuda(_) => Precision::Float,
+        }
+    }
+
     /// What it is called.
     pub fn name(&self) -> String {
         match self {
+            Device::Cpu(cpu) if cpu.precision == Precision::EightBit => {
+                format!("CPU ({}), products in 8-bit integers", crate::cpu::integer_instructions())
+            }
             Device::Cpu(_) => format!("CPU ({})", crate::cpu::instructions()),
             Device::Cuda(cuda) => format!("GPU ({})", cuda.name()),
         }
@@ -91,11 +117,12 @@ impl PartialEq for Device {
 #[derive(Clone)]
 pub struct Cpu {
     memory: Arc<Mutex<Cache<HostMemory>>>,
+    precision: Precision,
 }
 
 impl Default for Cpu {
     fn default() -> Cpu {
-        Cpu { memory: Arc::new(Mutex::new(Cache::new(HostMemory))) }
+        Cpu { memory: Arc::new(Mutex::new(Cache::new(HostMemory))), precision: Precision::Float }
     }
 }
 

@@ -80,10 +80,16 @@ pub(crate) fn assert_close(found: &[f32], expected: &[f32], tolerance: f32, what
 
 /// Fails where two vectors point in different directions.
 pub(crate) fn assert_aligned(found: &[f32], expected: &[f32], dimension: usize, what: &str) {
-    assert_eq!(found.len(), expected.len(), "{what}");
+    let cosine = least_cosine(found, expected, dimension);
+    assert!(cosine >= 0.999, "{what}: cosine {cosine}");
+}
+
+/// The cosine of the two vectors that differ most.
+pub(crate) fn least_cosine(found: &[f32], expected: &[f32], dimension: usize) -> f64 {
+    assert_eq!(found.len(), expected.len());
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a * b)).sum::<f64>();
-    for (index, (a, b)) in found.chunks(dimension).zip(expected.chunks(dimension)).enumerate() {
-        let cosine = dot(a, b) / (dot(a, a) * dot(b, b)).sqrt();
-        assert!(cosine >= 0.999, "{what}, text {index}: cosine {cosine}");
-    }
+    let cosine = |(a, b): (&[f32], &[f32])| dot(a, b) / (dot(a, a) * dot(b, b)).sqrt();
+    let cosines = found.chunks(dimension).zip(expected.chunks(dimension)).map(cosine);
+    // What is not a number is the least.
+    cosines.fold(1.0, |least, cosine| if cosine >= least { least } else { cosine })
 }

@@ -2,15 +2,16 @@
 //!
 //! All of them lie end to end in one matrix, so that the optimizer and the gradient's norm are one
 //! pass over memory. On a GPU there is a second copy in bf16, which the products read; on the CPU
-//! the products read weights laid out in panels, made when first asked for and thrown away when the
-//! weights change.
+//! the products read weights laid out in panels, in f32 or in 8 bits, made when first asked for and
+//! thrown away when the weights change.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use half::bf16;
 
-use crate::cpu::{Packed, View};
+use crate::cpu::{EightBitWeights, Packed, View};
 use crate::cuda::Operand;
 use crate::device::Device;
 use crate::element::Element;
@@ -110,6 +111,7 @@ impl ParametersBuilder {
             gradients: None,
             written,
             packed: Mutex::default(),
+            eight_bit: Mutex::default(),
         })
     }
 }
@@ -123,6 +125,21 @@ pub(crate) enum Layout {
     Transposed,
 }
 
+/// What was made of weights, for the next product with them.
+type Kept<K, V> = Mutex<HashMap<K, Arc<V>>>;
+
+/// What is kept for `key`, made if it is not there.
+fn kept<K: Eq + Hash, V>(all: &Kept<K, V>, key: K, make: impl FnOnce() -> V) -> Arc<V> {
+    let lock = || all.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(value) = lock().get(&key) {
+        return Arc::clone(value);
+    }
+    // Not under the lock: laying out is shared among threads, and one that waits for the others takes
+    // up other work meanwhile, which may come here too. Rather do it twice than wait for oneself.
+    let value = Arc::new(make());
+    Arc::clone(lock().entry(key).or_insert(value))
+}
+
 /// The weights of a model on a device.
 pub struct Parameters {
     device: Device,
@@ -131,7 +148,8 @@ pub struct Parameters {
     halves: Option<Tensor>,
     gradients: Option<Tensor>,
     written: Vec<bool>,
-    packed: Mutex<HashMap<(ParameterId, Layout), Arc<Packed>>>,
+    packed: Kept<(ParameterId, Layout), Packed>,
+    eight_bit: Kept<ParameterId, EightBitWeights>,
 }
 
 impl Parameters {
@@ -250,19 +268,23 @@ impl Parameters {
 
     /// A weight on the CPU as the right-hand side of a product.
     pub(crate) fn packed(&self, id: ParameterId, layout: Layout) -> Arc<Packed> {
-        let kept = || self.packed.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(packed) = kept().get(&(id, layout)) {
-            return Arc::clone(packed);
-        }
-        // Not under the lock: laying out is shared among threads, and one that waits for the others takes
-        // up other work meanwhile, which may come here too. Rather do it twice than wait for oneself.
+        kept(&self.packed, (id, layout), || {
+            let view = self.view(id);
+            Packed::new(match layout {
+                Layout::Plain => view,
+                Layout::Transposed => view.transposed(),
+            })
+        })
+    }
+
+    /// A weight `[out, in]` on the CPU in 8 bits.
+    pub(crate) fn eight_bit(&self, id: ParameterId) -> Arc<EightBitWeights> {
+        kept(&self.eight_bit, id, || EightBitWeights::new(self.view(id)))
+    }
+
+    fn view(&self, id: ParameterId) -> View<'_> {
         let info = self.info(id);
-        let view = View::new(self.values(id), info.rows, info.columns);
-        let packed = Arc::new(Packed::new(match layout {
-            Layout::Plain => view,
-            Layout::Transposed => view.transposed(),
-        }));
-        Arc::clone(kept().entry((id, layout)).or_insert(packed))
+        View::new(self.values(id), info.rows, info.columns)
     }
 
     /// Where a weight lies on the GPU in f32.
@@ -353,6 +375,7 @@ impl Parameters {
     /// Called when values have changed: what was packed is of the old ones.
     pub(crate) fn forget_packed(&mut self) {
         self.packed.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+        self.eight_bit.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 

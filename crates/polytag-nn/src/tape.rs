@@ -71,6 +71,11 @@ impl<'a> Tape<'a> {
         self.parameters
     }
 
+    /// Whether nobody will go back over the pass.
+    pub(crate) fn is_inference(&self) -> bool {
+        self.recorded.is_none()
+    }
+
     /// The next dropout: none when nothing is recorded or nothing is to be dropped.
     pub(crate) fn next_dropout(&mut self, rate: f32) -> Option<Dropout> {
         self.drops += 1;

@@ -62,6 +62,25 @@ pub(crate) fn gelu<S: Simd>(simd: S, x: S::V) -> S::V {
     simd.sub(simd.max(simd.splat(0.0), x), simd.mul(magnitude, share))
 }
 
+/// `x · Φ(x)`, within 5e-5 of the exact one and without a division: for what is rounded to 8 bits next.
+///
+/// What the tail takes away is `m · (1 - m / 5.6)^8` times a polynomial of the magnitude `m`, and nothing beyond 5.6.
+#[inline(always)]
+pub(crate) fn rough_gelu<S: Simd>(simd: S, x: S::V) -> S::V {
+    let (zero, one) = (simd.splat(0.0), simd.splat(1.0));
+    // What might not be a number comes second, so that it comes out again.
+    let magnitude = simd.max(simd.sub(zero, x), x);
+    let mut share = simd.max(zero, simd.fma(magnitude, simd.splat(-1.0 / 5.6), one));
+    for _ in 0..3 {
+        share = simd.mul(share, share);
+    }
+    let coefficients = [0.500_180_5, 0.308_874_7, 0.032_724_664, -0.094_440_42, 0.017_946_642];
+    // Far out the polynomial is great, but its share is nothing.
+    let within = simd.min(simd.splat(5.6), magnitude);
+    let taken = simd.mul(simd.mul(within, polynomial(simd, within, coefficients)), share);
+    simd.sub(simd.max(zero, x), taken)
+}
+
 /// The derivative of GELU, `Φ(x) + x · φ(x)`, within 2e-6.
 #[inline(always)]
 pub(crate) fn gelu_slope<S: Simd>(simd: S, x: S::V) -> S::V {
@@ -83,6 +102,7 @@ mod tests {
     enum Function {
         Exp,
         Gelu,
+        RoughGelu,
         Slope,
     }
 
@@ -95,6 +115,7 @@ mod tests {
                 let value = match self.2 {
                     Function::Exp => exp(simd, x),
                     Function::Gelu => gelu(simd, x),
+                    Function::RoughGelu => rough_gelu(simd, x),
                     Function::Slope => gelu_slope(simd, x),
                 };
                 simd.store(value, y);
@@ -155,6 +176,12 @@ mod tests {
                 assert!((f64::from(slope) - exact).abs() < 2e-6, "{set:?} {x} {slope} {exact}");
             }
             assert!(map(set, &[f32::NAN], Function::Gelu)[0].is_nan());
+            for (&x, y) in x.iter().zip(map(set, &x, Function::RoughGelu)) {
+                let exact = f64::from(x) * exact_share(f64::from(x));
+                assert!((f64::from(y) - exact).abs() < 5e-5, "{set:?} {x} {y} {exact}");
+            }
+            let edges = map(set, &[f32::NAN, f32::INFINITY, 1e30, -1e30], Function::RoughGelu);
+            assert!(edges[0].is_nan() && edges[1..3] == [f32::INFINITY, 1e30] && edges[3] == 0.0);
         }
     }
 }

@@ -11,15 +11,17 @@ mod simd; // vectors of numbers in the machine's instructions
 mod view; // a matrix as numbers and strides
 mod functions; // exponential and GELU of a vector
 mod product; // matrix products, with bias and GELU on the way out
+mod eight_bit; // matrix products in 8-bit integers
 mod elementwise; // functions of numbers one by one
 mod rows; // softmax of rows, sums of columns
 mod norm; // bias, dropout, residual and layer norm
 mod attention; // attention over packed sequences
 mod peak; // the most that the machine can do
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use attention::{Attention, AttentionGradients, AttentionSaved, SPAN, attention, attention_backward};
+pub use eight_bit::{EightBitThen, EightBitWeights, MAX_DEPTH, feed_forward_eight_bit, multiply_eight_bit};
 pub use elementwise::{axpy, dot, exp, gelu, gelu_backward, sum_of_squares};
 pub use memory::Aligned;
 pub(crate) use memory::Scratch;
@@ -33,4 +35,9 @@ pub use view::View;
 /// The widest instructions that this machine has, by name.
 pub fn instructions() -> &'static str {
     simd::Set::best().name()
+}
+
+/// The best instructions for products of bytes that this machine has, by name.
+pub fn integer_instructions() -> &'static str {
+    eight_bit::instructions()
 }

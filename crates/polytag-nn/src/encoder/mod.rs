@@ -13,8 +13,8 @@ use std::path::Path;
 use crate::batch::Batch;
 use crate::device::Device;
 use crate::error::Error;
-use crate::op::{AddNorm, Attention, FeedForward, Tables};
-use crate::op::{add_norm, attention, dropout, embedding, feed_forward, linear, relative_bias};
+use crate::op::{AddNorm, Attention, FeedForward, Products, Tables};
+use crate::op::{add_norm, attention, dropout, embedding, relative_bias};
 use crate::parameters::{ParameterId, Parameters, ParametersBuilder};
 use crate::random::Key;
 use crate::tape::{Tape, Var};
@@ -234,16 +234,17 @@ impl Encoder {
         let config = &self.config;
         // DistilBERT alone drops nothing between attention and the sum after it.
         let attention_rate = if config.family == Family::DistilBert { 0.0 } else { config.hidden_dropout };
-        let projected = linear(tape, input, layer.projection.weight, Some(layer.projection.bias))?;
+        let products = Products::of(tape);
+        let projected = products.linear(tape, input, layer.projection.weight, Some(layer.projection.bias))?;
         let mixing =
             Attention { heads: config.heads, dropout: config.attention_dropout, bias: around.distances };
         let mixed = attention(tape, &projected, around.batch, mixing)?;
-        let mixed = linear(tape, &mixed, layer.attention.weight, None)?;
+        let mixed = products.linear(tape, &mixed, layer.attention.weight, None)?;
         let join =
             self.add_norm(Some(layer.attention.bias), Some(input), layer.attention_norm, attention_rate);
         let middle = add_norm(tape, &mixed, join)?;
         let weights = FeedForward { up: layer.up.weight, up_bias: layer.up.bias, down: layer.down.weight };
-        let inner = feed_forward(tape, &middle, weights)?;
+        let inner = products.feed_forward(tape, &middle, weights)?;
         let join = self.add_norm(Some(layer.down.bias), Some(&middle), layer.norm, config.hidden_dropout);
         add_norm(tape, &inner, join)
     }

@@ -10,6 +10,7 @@ mod embedding; // rows of tables, a token each
 mod linear; // y = x · wᵀ + b
 mod relative_bias; // MPNet's bias by distance
 mod attention; // softmax of queries by keys, times values
+mod eight_bit; // both of these in 8-bit integers, where there is no way back
 mod feed_forward; // y = gelu(x · upᵀ + b) · downᵀ
 mod add_norm; // residual connections and layer norm
 mod dropout; // dropout by itself
@@ -30,6 +31,7 @@ pub use add_norm::{AddNorm, add_norm};
 pub use add_rows::add_rows;
 pub use attention::{Attention, attention};
 pub use dropout::dropout;
+pub use eight_bit::Products;
 pub use embedding::{Tables, embedding};
 pub use feed_forward::{FeedForward, feed_forward};
 pub use gather::{RowIds, gather};

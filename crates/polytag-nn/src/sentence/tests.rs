@@ -2,6 +2,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::*;
+use crate::device::Precision;
 use crate::golden::{self, Expected, FAMILIES};
 use crate::op::testing::devices;
 
@@ -103,6 +104,43 @@ fn golden_vectors_are_those_of_sentence_transformers() {
             }
         }
     }
+}
+
+/// The least cosine of vectors in 8-bit integers and in `f32`.
+fn cosine_in_eight_bits(folder: &Path, texts: &[String]) -> f64 {
+    let [exact, rounded] = [Precision::Float, Precision::EightBit].map(|precision| {
+        let encoder = load(folder, &Device::cpu_in(precision));
+        (encoder.encode(&as_texts(texts)).unwrap(), encoder.dimension())
+    });
+    assert!(exact.0 != rounded.0, "they were computed otherwise");
+    golden::least_cosine(&rounded.0, &exact.0, exact.1)
+}
+
+#[test]
+fn vectors_in_eight_bits_point_where_those_of_floats_do() {
+    for family in FAMILIES {
+        let cosine = cosine_in_eight_bits(&golden::tiny(family), &golden::texts("encoders/texts.jsonl"));
+        assert!(cosine > 0.99, "{family}: {cosine}");
+    }
+    // Some numbers of MPNet's states are far greater than the others, which so have fewer steps.
+    for (name, least) in [("minilm", 0.99), ("mpnet", 0.95)] {
+        let Some(folder) = golden::real(name) else { continue };
+        let texts = golden::texts("embeddings/texts.jsonl");
+        let cosine = cosine_in_eight_bits(&folder, &texts[..50]);
+        assert!(cosine > least, "{name}: {cosine}");
+    }
+}
+
+#[test]
+fn a_vector_in_eight_bits_does_not_depend_on_the_other_texts() {
+    let encoder = load(&golden::tiny("bert"), &Device::cpu_in(Precision::EightBit));
+    let texts: Vec<String> = (0..120).map(|n| "the cat sat on a mat ".repeat(n % 13)).collect();
+    let together = encoder.encode(&as_texts(&texts)).unwrap();
+    for (text, vector) in texts.iter().zip(together.chunks(encoder.dimension())) {
+        golden::assert_close(&encoder.encode(&[Text::new(text)]).unwrap(), vector, 1e-6, "by itself");
+    }
+    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    assert_eq!(one.install(|| encoder.encode(&as_texts(&texts))).unwrap(), together);
 }
 
 #[test]

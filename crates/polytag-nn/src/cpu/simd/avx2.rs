@@ -12,7 +12,7 @@ pub(crate) struct Avx2(());
 impl Avx2 {
     /// The proof, if the machine has it.
     #[inline]
-    pub(super) fn detect() -> Option<Avx2> {
+    pub(crate) fn detect() -> Option<Avx2> {
         (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")).then_some(Avx2(()))
     }
 
@@ -65,6 +65,19 @@ impl Simd for Avx2 {
             unsafe { _mm256_storeu_ps(to.as_mut_ptr(), v) }
         } else {
             unsafe { _mm256_maskstore_ps(to.as_mut_ptr(), Self::first(to.len()), v) }
+        }
+    }
+    #[inline(always)]
+    fn store_bytes(self, v: __m256, to: &mut [u8]) {
+        let bytes = unsafe {
+            let whole = _mm256_cvtps_epi32(v);
+            let (low, high) = (_mm256_castsi256_si128(whole), _mm256_extracti128_si256::<1>(whole));
+            let words = _mm_packus_epi32(low, high);
+            _mm_cvtsi128_si64(_mm_packus_epi16(words, words)).to_le_bytes()
+        };
+        match to.first_chunk_mut() {
+            Some(to) => *to = bytes,
+            None => to.copy_from_slice(&bytes[..to.len()]),
         }
     }
     #[inline(always)]

@@ -12,7 +12,7 @@ pub(crate) struct Avx512(());
 impl Avx512 {
     /// The proof, if the machine has it.
     #[inline]
-    pub(super) fn detect() -> Option<Avx512> {
+    pub(crate) fn detect() -> Option<Avx512> {
         (is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")
@@ -63,6 +63,18 @@ impl Simd for Avx512 {
             unsafe { _mm512_storeu_ps(to.as_mut_ptr(), v) }
         } else {
             unsafe { _mm512_mask_storeu_ps(to.as_mut_ptr(), Self::first(to.len()), v) }
+        }
+    }
+    #[inline(always)]
+    fn store_bytes(self, v: __m512, to: &mut [u8]) {
+        unsafe {
+            let whole = _mm512_max_epi32(_mm512_cvtps_epi32(v), _mm512_setzero_si512());
+            let bytes = _mm512_cvtusepi32_epi8(whole);
+            if to.len() >= 16 {
+                _mm_storeu_si128(to.as_mut_ptr().cast(), bytes);
+            } else {
+                _mm_mask_storeu_epi8(to.as_mut_ptr().cast(), Self::first(to.len()), bytes);
+            }
         }
     }
     #[inline(always)]

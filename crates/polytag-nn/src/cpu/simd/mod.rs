@@ -12,6 +12,12 @@ mod avx2;
 mod avx512;
 mod portable;
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx2::Avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx512::Avx512;
+pub(crate) use portable::Portable;
+
 use crate::random::{Dropout, PairedDropout};
 
 /// The most rows of any set's [`Simd::TILE_ROWS`].
@@ -40,6 +46,9 @@ pub(crate) trait Simd: Copy + Send + Sync {
     fn load_or(self, from: &[f32], fill: f32) -> Self::V;
     /// Writes as many lanes as the slice has room for.
     fn store(self, v: Self::V, to: &mut [f32]);
+    /// Writes the nearest whole numbers, those below 0 as 0 and those above 255 as 255, as many as the slice has
+    /// room for. Numbers of 2³¹ and beyond, and what is not a number, become any byte.
+    fn store_bytes(self, v: Self::V, to: &mut [u8]);
     /// `a + b`
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
     /// `a - b`

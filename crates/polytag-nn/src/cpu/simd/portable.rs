@@ -53,6 +53,12 @@ impl Simd for Portable {
         to[..count].copy_from_slice(&v[..count]);
     }
     #[inline(always)]
+    fn store_bytes(self, v: V, to: &mut [u8]) {
+        for (to, v) in to.iter_mut().zip(self.round(v)) {
+            *to = v as u8;
+        }
+    }
+    #[inline(always)]
     fn add(self, a: V, b: V) -> V {
         Portable::zip(a, b, |a, b| a + b)
     }
