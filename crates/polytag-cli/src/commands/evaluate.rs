@@ -8,7 +8,7 @@ use polytag::method;
 use polytag::metric::{EvaluationConfig, EvaluationPlan, Propensity, evaluate};
 
 use super::{DONE, Done};
-use crate::device::EngineArguments;
+use crate::device::{EngineArguments, PrecisionArgument};
 use crate::output;
 use crate::settings::Session;
 
@@ -62,13 +62,16 @@ pub(crate) struct Evaluate {
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
     #[command(flatten)]
+    precision: PrecisionArgument,
+    #[command(flatten)]
     engine: EngineArguments,
 }
 
 impl Evaluate {
     pub(crate) fn run(&self, session: &Session) -> Done {
         let plan = EvaluationPlan::try_from(self.config()).map_err(polytag::Error::from)?;
-        let model = method::load(&self.model, &self.engine.for_model(&self.model, session)?)?;
+        let device = self.engine.for_prediction(&self.model, self.precision, session)?;
+        let model = method::load(&self.model, &device)?;
         let task = session.task(&self.task)?;
         let report = evaluate(model.as_ref(), &task, self.split, &plan, &session.watch())?;
         let inputs: [&Path; 2] = [&self.model, &self.task];

@@ -18,7 +18,7 @@ use polytag::storage::{self, Lines};
 use serde::Serialize;
 
 use super::{DONE, Done};
-use crate::device::EngineArguments;
+use crate::device::{EngineArguments, PrecisionArgument};
 use crate::failure::{USER, say, user_error};
 use crate::output;
 use crate::settings::Session;
@@ -42,6 +42,7 @@ type Read = Result<DocumentRecord, DataError>;
 Examples:
   polytag predict MODEL < docs.jsonl > tags.jsonl
   polytag predict MODEL --k 10 --allow mine.txt --in docs.jsonl.gz --out tags.jsonl
+  polytag predict MODEL --precision int8 --device cpu < docs.jsonl > tags.jsonl
   echo 'Rules for the import of tea' | polytag predict MODEL --plain
 
 A line in is {\"id\", \"title\"?, \"text\"}, as in a task folder, or with --plain just a text.
@@ -71,6 +72,8 @@ pub(crate) struct Predict {
     #[arg(long)]
     keep_going: bool,
     #[command(flatten)]
+    precision: PrecisionArgument,
+    #[command(flatten)]
     engine: EngineArguments,
 }
 
@@ -96,7 +99,8 @@ impl Predict {
         if self.threshold.is_some_and(|threshold| !threshold.is_finite()) {
             return Err(user_error("--threshold must be a finite number"));
         }
-        let model = method::load(&self.model, &self.engine.for_model(&self.model, session)?)?;
+        let device = self.engine.for_prediction(&self.model, self.precision, session)?;
+        let model = method::load(&self.model, &device)?;
         let allowed =
             self.allow.as_deref().map(|path| read_allowed(path, model.label_space(), session)).transpose()?;
         // One more where a document may be among its own labels.

@@ -180,6 +180,26 @@ fn encoding_is_measured_without_a_peer() {
     assert_eq!(lab.names(""), ["texts.txt"]);
 }
 
+#[test]
+fn integers_are_measured_beside_floats() {
+    let lab = Lab::new();
+    lab.write("texts.txt", "tea goes by rail\nbees\n\ntrains carry goods\n");
+    let line = format!(
+        "bench encode --encoder {} --texts texts.txt --max-tokens 16 --device cpu --precision int8 \
+         --python ./no-such-python",
+        tiny_encoder()
+    );
+    let told = lab.run(&line).done();
+    for part in ["polytag in int8", "polytag in f32", " x f32; cosine of the vectors "] {
+        assert!(told.contains(part), "no {part:?} in\n{told}");
+    }
+    let report = json(&lab.run(&format!("{line} --json")).done());
+    assert!(report["in_f32"]["ratio"].as_f64().unwrap() > 0.0);
+    let (least, mean) = (&report["in_f32"]["least_cosine"], &report["in_f32"]["mean_cosine"]);
+    let (least, mean) = (least.as_f64().unwrap(), mean.as_f64().unwrap());
+    assert!(0.99 < least && least < 1.0 && least <= mean, "{least} {mean}");
+}
+
 /// The job is a line, and our vectors come after it.
 #[test]
 fn the_peer_gets_the_same_texts() {

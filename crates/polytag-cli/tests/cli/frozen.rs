@@ -59,6 +59,27 @@ fn a_label_added_is_in_the_very_next_answer() {
 }
 
 #[test]
+fn integers_find_the_same_label_on_the_cpu_and_are_refused_on_a_gpu() {
+    let lab = fitted();
+    let score = |options: &str| {
+        let told = lab.feed(&format!("predict frozen --plain --k 1 {options}"), "tea");
+        let told = json(&told.done());
+        (told["labels"][0]["id"].clone(), told["labels"][0]["score"].as_f64().unwrap())
+    };
+    let ((exact_id, exact), (id, rounded)) = (score("--device cpu"), score("--device cpu --precision int8"));
+    assert_eq!(exact_id, id);
+    assert!(exact != rounded && (exact - rounded).abs() < 0.02, "{exact} {rounded}");
+    let told = lab.feed("predict frozen --plain --precision int8", "tea");
+    assert!(told.stderr.contains("8-bit integers"), "`auto` takes the CPU and says so: {}", told.stderr);
+    assert_eq!(score("--quiet --precision int8"), (id, rounded));
+    for command in ["predict frozen --plain", "evaluate frozen task"] {
+        let refused = lab.refuses(&format!("{command} --precision int8 --device cuda"));
+        assert!(refused.contains("for the CPU only; say --device cpu"), "{refused}");
+        assert!(lab.refuses(&format!("{command} --precision f8")).contains("[possible values: f32, int8]"));
+    }
+}
+
+#[test]
 fn an_encoder_that_is_not_there_says_how_to_get_it() {
     let lab = Lab::with_model();
     let told = lab.run("fit task --method frozen --device cpu --cache cache --out frozen");

@@ -16,7 +16,7 @@ use super::super::{DONE, Done};
 use super::peer::{self, Answer};
 use super::{at_least_one, unless_stopped, write};
 use crate::cache::CacheArguments;
-use crate::device::DeviceArgument;
+use crate::device::{DeviceArgument, PrecisionArgument};
 use crate::failure::user_error;
 use crate::output;
 use crate::settings::Session;
@@ -31,12 +31,13 @@ const PEER: &str = include_str!("encode_peer.py");
 Examples:
   polytag bench encode --encoder minilm --texts texts.txt
   polytag bench encode --encoder path/to/encoder --texts texts.txt --limit 1000 --threads 2 --json
+  polytag bench encode --encoder minilm --texts texts.txt --precision int8
   polytag bench encode --encoder mpnet --texts texts.txt --python venv/bin/python --engines torch
 
 The best of the passes counts, from text to vector: the mean over all tokens, made one long. The peers are
 transformers in PyTorch (pip install torch transformers) and in onnxruntime (the same and onnx,
 onnxruntime), which get the same texts and as many threads. On a CPU the share of its peak is told, which
-is measured on the spot.")]
+is measured on the spot. With --precision int8, f32 is measured beside it.")]
 pub(crate) struct Encode {
     /// A known encoder, a Hugging Face name that was pulled, or a folder
     #[arg(long, value_name = "NAME|FOLDER")]
@@ -56,6 +57,8 @@ pub(crate) struct Encode {
     /// How often all texts are encoded
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = at_least_one(1 << 16))]
     passes: usize,
+    #[command(flatten)]
+    precision: PrecisionArgument,
     #[command(flatten)]
     device: DeviceArgument,
     #[command(flatten)]
@@ -127,6 +130,17 @@ struct Peer {
     least_cosine: Option<f64>,
 }
 
+/// The same in `f32`, where the precision is another one.
+#[derive(Debug, Serialize)]
+struct InFloats {
+    figures: Figures,
+    /// Our speed by that in `f32`.
+    ratio: f64,
+    /// The cosines of the vectors: that of the two that differ most, and the mean.
+    least_cosine: f64,
+    mean_cosine: f64,
+}
+
 #[derive(Debug, Serialize)]
 struct Report {
     encoder: String,
@@ -139,6 +153,7 @@ struct Report {
     /// What the CPU can do at best; not known of a GPU.
     peak_gigaflops: Option<f64>,
     ours: Figures,
+    in_f32: Option<InFloats>,
     peers: Vec<Peer>,
 }
 
@@ -167,9 +182,13 @@ impl Encode {
             return Err(user_error(format!("{}: has no texts", self.texts.display())));
         }
         let folder = self.folder()?;
-        let device = self.device.open(self.cache.root().as_deref(), session)?;
+        let device = self.device.open_in(self.precision, self.cache.root().as_deref(), session)?;
         let (device_name, torch_name) = (device.name(), self.device.torch_name(&device));
         let ours = self.measure(&folder, device, &texts, session)?;
+        let in_f32 = match self.precision.is_int8() {
+            true => Some(ours.in_floats(&self.measure(&folder, Device::cpu(), &texts, session)?)),
+            false => None,
+        };
         let mut peers = Vec::new();
         for &engine in &self.engines {
             let job = Job {
@@ -195,7 +214,8 @@ impl Encode {
             max_tokens: self.max_tokens,
             dimension: ours.dimension,
             peak_gigaflops: ours.work.peak.map(|peak| peak / 1e9),
-            ours: ours.work.figures("polytag".to_owned(), ours.seconds),
+            ours: ours.work.figures(self.own_name().to_owned(), ours.seconds),
+            in_f32,
             peers,
         };
         if self.json {
@@ -204,6 +224,10 @@ impl Encode {
             output::print_text(&describe(&report))?
         }
         Ok(DONE)
+    }
+
+    fn own_name(&self) -> &'static str {
+        if self.precision.is_int8() { "polytag in int8" } else { "polytag" }
     }
 
     fn folder(&self) -> anyhow::Result<PathBuf> {
@@ -267,6 +291,19 @@ impl Work {
 }
 
 impl Ours {
+    fn in_floats(&self, floats: &Ours) -> InFloats {
+        let rows = self.vectors.chunks_exact(self.dimension).zip(floats.vectors.chunks_exact(self.dimension));
+        // All are one long.
+        let cosines: Vec<f64> =
+            rows.map(|(a, b)| a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()).collect();
+        InFloats {
+            figures: floats.work.figures("polytag in f32".to_owned(), floats.seconds),
+            ratio: floats.seconds / self.seconds,
+            least_cosine: cosines.iter().copied().fold(1.0, f64::min),
+            mean_cosine: cosines.iter().sum::<f64>() / cosines.len() as f64,
+        }
+    }
+
     fn beside(&self, engine: Engine, answer: Answer<PeerFigures>) -> Peer {
         match answer {
             Answer::Measured(peer) => Peer {
@@ -291,7 +328,8 @@ fn describe(report: &Report) -> String {
     let mut table = Table::default();
     table.row(["", "texts/s", "tokens/s", "GFLOP/s", "of peak"]);
     let peers = report.peers.iter().filter_map(|peer| peer.figures.as_ref());
-    for figures in std::iter::once(&report.ours).chain(peers) {
+    let in_f32 = report.in_f32.iter().map(|floats| &floats.figures);
+    for figures in std::iter::once(&report.ours).chain(in_f32).chain(peers) {
         table.row([
             figures.name.clone(),
             format!("{:.1}", figures.texts_per_second),
@@ -303,7 +341,12 @@ fn describe(report: &Report) -> String {
     text.push_str(&table.render(2));
     text.push('\n');
     if let Some(peak) = report.peak_gigaflops {
-        text.push_str(&format!("  the peak is {peak:.1} GFLOP/s\n"));
+        text.push_str(&format!("  the peak is {peak:.1} GFLOP/s of f32\n"));
+    }
+    if let Some(InFloats { ratio, least_cosine, mean_cosine, .. }) = &report.in_f32 {
+        text.push_str(&format!(
+            "  {ratio:.2} x f32; cosine of the vectors {least_cosine:.4} or more, {mean_cosine:.4} on the mean\n"
+        ));
     }
     for peer in &report.peers {
         if let (Some(figures), Some(ratio), Some(cosine)) = (&peer.figures, peer.ratio, peer.least_cosine) {
