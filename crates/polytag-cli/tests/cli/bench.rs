@@ -241,8 +241,8 @@ fn encoding_nothing_is_refused() {
 #[test]
 fn fusion_is_measured_without_a_peer() {
     let lab = Lab::new();
-    let line = "bench fusion --predicted 20 --unseen 40 --dim 12 --rounds 2";
-    let told = lab.run(line).done();
+    let line = "bench fusion --unseen 40 --dim 12 --rounds 2";
+    let told = lab.run(&format!("{line} --predicted 20")).done();
     for part in
         ["20 predicted labels, 40 unseen ones, 12 numbers a vector", "ms a document", "cannot hold 2^20"]
     {
