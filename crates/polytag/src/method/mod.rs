@@ -6,6 +6,7 @@
 
 mod error; // why a method could not be fitted
 mod label_text; // what of a label an encoder reads
+mod seen_labels; // labels that have weights, and no others
 mod words; // from pieces of words to words, for explanations
 mod lexical; // words of the document against words of the label
 mod beside; // words and guesses beside vectors

@@ -21,7 +21,8 @@ use crate::data::{LabelChange, LabelSpace, Passage};
 use crate::ids::LabelId;
 use crate::method::error::MethodError;
 use crate::method::label_text::text_of;
-use crate::method::training::{LabelRows, probability};
+use crate::method::seen_labels::{changed_among, seen_labels};
+use crate::method::training::probability;
 use crate::method::words::{Piece, reasons};
 use crate::predict::{Ask, Explanation, PredictError, Predictor};
 use crate::ranking::Ranking;
@@ -69,7 +70,7 @@ impl ClassifierModel {
     ) -> Result<ClassifierModel, Error> {
         let mut builder = ParametersBuilder::default();
         let encoder = encoder.copy(parameters, &mut builder)?;
-        let labels = seen(&space);
+        let labels = seen_labels(&space);
         // Every weight is asked for once, by its name.
         let mut known: HashMap<String, Vec<f32>> = network.values(parameters)?.into_iter().collect();
         let take = |name: &str, _| known.remove(name).ok_or_else(|| format!("{name} is missing"));
@@ -96,7 +97,7 @@ impl ClassifierModel {
         let base =
             SentenceEncoder::load(&path, &Device::cpu(), &Overrides::default()).map_err(MethodError::from)?;
         let space = folder.labels()?;
-        let labels = seen(&space);
+        let labels = seen_labels(&space);
         let tensors = folder.tensors(EXPERTS)?;
         let mut builder = ParametersBuilder::default();
         let encoder = base.encoder().copy(base.parameters(), &mut builder).map_err(MethodError::from)?;
@@ -178,12 +179,6 @@ struct Share {
     attention: Option<f32>,
 }
 
-/// The labels that experts know, row by row.
-fn seen(space: &LabelSpace) -> Vec<LabelId> {
-    let rows = LabelRows::new(space);
-    rows.labels()[..rows.seen()].to_vec()
-}
-
 impl Predictor for ClassifierModel {
     fn label_space(&self) -> &LabelSpace {
         &self.space
@@ -219,13 +214,7 @@ impl Predictor for ClassifierModel {
 
     /// Labels can be renamed and removed; one that was never trained has no weights, and is refused.
     fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
-        let (space, changed) = self.space.changed(changes).map_err(|(_, error)| error)?;
-        let is_new = |&&label: &&LabelId| self.space.find(&space.label(label).id).is_none();
-        let has_row = |label: &LabelId| self.labels.binary_search(label).is_ok();
-        if changed.written.iter().filter(is_new).any(|label| !has_row(label)) {
-            return Err(PredictError::OnlyTrained);
-        }
-        self.space = space;
+        self.space = changed_among(&self.labels, &self.space, changes)?;
         Ok(())
     }
 

@@ -34,6 +34,7 @@ use self::train::{Learning, Lesson, learn};
 use self::tree::Tree;
 use self::weights::MOST_CHILDREN;
 use super::error::MethodError;
+use super::seen_labels::seen_labels;
 use super::{Method, TrainContext};
 use crate::data::Dataset;
 use crate::ids::{DocId, LabelId};
@@ -200,8 +201,7 @@ impl LabelTree {
     fn fit(&self, dataset: &dyn Dataset, context: &TrainContext<'_>) -> Result<LabelTreeModel, MethodError> {
         let config = &self.config;
         let space = dataset.label_space().clone();
-        let seen: Vec<LabelId> =
-            space.iter().map(|(id, _)| id).filter(|&id| space.train_count(id) > 0).collect();
+        let seen = seen_labels(&space);
         if seen.is_empty() {
             return Err(MethodError::NoPairs { method: self.name });
         }

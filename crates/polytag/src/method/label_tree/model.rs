@@ -11,6 +11,7 @@ use super::weights::{MOST_CHILDREN, Weights, names};
 use crate::artifact::{Array, ArtifactError, MANIFEST, ModelFolder, ModelWriter, TensorsBuilder};
 use crate::data::{LabelChange, LabelSpace, Passage};
 use crate::ids::LabelId;
+use crate::method::seen_labels::{changed_among, seen_labels};
 use crate::predict::{Ask, Explanation, PredictError, Predictor};
 use crate::ranking::{Ranking, Scored};
 use crate::sparse::Entry;
@@ -90,8 +91,7 @@ impl LabelTreeModel {
         }
         let features = Features::load(folder, &config, device)?;
         let space = folder.labels()?;
-        let labels: Vec<LabelId> =
-            space.iter().map(|(id, _)| id).filter(|&id| space.train_count(id) > 0).collect();
+        let labels = seen_labels(&space);
         let file = folder.mapped(TREES)?;
         let mut trees = Vec::with_capacity(config.trees);
         for number in 0..config.trees {
@@ -260,13 +260,7 @@ impl Predictor for LabelTreeModel {
 
     /// Labels can be renamed and removed; one that was never trained has no weights, and is refused.
     fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
-        let (space, changed) = self.space.changed(changes).map_err(|(_, error)| error)?;
-        let is_new = |&&label: &&LabelId| self.space.find(&space.label(label).id).is_none();
-        let has_row = |label: &LabelId| self.labels.binary_search(label).is_ok();
-        if changed.written.iter().filter(is_new).any(|label| !has_row(label)) {
-            return Err(PredictError::OnlyTrained);
-        }
-        self.space = space;
+        self.space = changed_among(&self.labels, &self.space, changes)?;
         Ok(())
     }
 
