@@ -11,8 +11,8 @@
 
 use rayon::prelude::*;
 
-use super::gram::{Gram, dot};
-use super::kernel::LANES;
+use super::gram::Gram;
+use super::kernel::{LANES, dot};
 use super::walk::Lengths;
 use super::{beam, exact};
 

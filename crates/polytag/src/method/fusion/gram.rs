@@ -1,6 +1,8 @@
 //! What there is to know of predicted labels to weigh their combinations: the products of their vectors with each
 //! other. Sets of labels are bits, the first label the lowest.
 
+use super::kernel::dot;
+
 /// A sum that is shorter than this part of its summands, squared, is rounding and has no direction: its cosine is 0.
 pub(super) const NOTHING: f64 = 1e-12;
 
@@ -105,18 +107,6 @@ pub(super) fn add<const N: usize>(to: &mut [f64; N], row: &[f64; N], times: f64)
     to.iter_mut().zip(row).for_each(|(to, value)| *to += times * value);
 }
 
-/// The inner product, in eight sums side by side.
-pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let (a, a_rest) = a.as_chunks::<8>();
-    let (b, b_rest) = b.as_chunks::<8>();
-    let mut sums = [0.0; 8];
-    for (a, b) in a.iter().zip(b) {
-        (0..8).for_each(|lane| sums[lane] += a[lane] * b[lane]);
-    }
-    let rest: f64 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
-    sums.iter().sum::<f64>() + rest
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,11 +124,5 @@ mod tests {
         assert_eq!(all.cosine(), 0.0, "a sum without length has no direction");
         assert_eq!(each(0b1010).collect::<Vec<_>>(), [(1, 0b1000), (3, 0)]);
         assert_eq!(each(1 << 63).collect::<Vec<_>>(), [(63, 0)]);
-    }
-
-    #[test]
-    fn long_products_are_whole() {
-        let numbers: Vec<f64> = (0..19).map(f64::from).collect();
-        assert_eq!(dot(&numbers, &numbers), 2109.0);
     }
 }

@@ -18,10 +18,10 @@
 //! Cost for a document: what classifier and encoder cost, and some microseconds to some tens of them an unseen label. Memory: both models, and
 //! 4 bytes a number of the unseen labels' vectors.
 
+mod kernel; // the innermost loops, by instruction set
 mod gram; // products of predicted labels with each other
 mod exact; // the best of all combinations
 mod walk; // the same, of few labels, by walking through all
-mod kernel; // its innermost loop, by instruction set
 mod beam; // a good one of very many
 mod combination; // combinations of predicted labels, by unseen label
 mod config; // settings

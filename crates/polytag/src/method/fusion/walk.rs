@@ -1,4 +1,4 @@
-//! All combinations of few labels, one after the other, for sixteen unseen labels side by side.
+//! All combinations of few labels, one after the other, for thirty-two unseen labels side by side.
 //!
 //! How long a combination is does not depend on the unseen label, so the lengths of all are made once for a document. The
 //! products of a combination with an unseen label are the sum of two halves: of the first eight labels, whose 256 sums stay
@@ -10,7 +10,7 @@
 //! combinations are so short beside others that 32 bits say little of them. Memory: 12 bytes a combination.
 
 use super::exact::Search;
-use super::gram::{Gram, NOTHING};
+use super::gram::{Gram, NOTHING, each};
 use super::kernel::{LANES, highest};
 
 /// Labels whose combinations are walked through.
@@ -23,13 +23,16 @@ const LOW: usize = 8;
 /// exact search.
 const SHORT: f64 = 1e-3;
 
+/// How much better a combination must be to be told from the best.
+const NEAR: f64 = 5e-6;
+
 /// One by the lengths of all combinations, by their members.
 pub(super) struct Lengths {
     labels: usize,
     inverse: Vec<f64>,
     narrow: Vec<f32>,
-    /// How far rounding can take a cosine.
-    rounding: f32,
+    /// The highest of them.
+    most: f64,
 }
 
 impl Lengths {
@@ -41,14 +44,12 @@ impl Lengths {
         }
         let inverse = inverse_lengths(gram);
         let longest: f64 = gram.diagonal().iter().map(|own| own.sqrt()).sum();
-        let most = inverse.iter().copied().fold(0.0, f64::max) * longest;
-        if most > 1.0 / SHORT {
+        let most = inverse.iter().copied().fold(0.0, f64::max);
+        if most * longest > 1.0 / SHORT {
             return None;
         }
         let narrow = inverse.iter().map(|length| *length as f32).collect();
-        // Two halves, their sum, the length and the product are rounded, none beyond the sum of all lengths.
-        let rounding = 4.0 * f32::EPSILON * most as f32;
-        Some(Lengths { labels, inverse, narrow, rounding })
+        Some(Lengths { labels, inverse, narrow, most })
     }
 
     /// The best combinations for unseen labels whose products with the labels are `dots`, up to [`LANES`] of them.
@@ -59,33 +60,37 @@ impl Lengths {
         }
         let (low, high) = rows.split_at(self.labels.min(LOW));
         let (low, high) = (sums(low), sums(high));
-        let near: Vec<[f32; LANES]> = low.iter().map(|row| row.map(|sum| sum as f32)).collect();
         let blocks = self.narrow.chunks_exact(low.len()).zip(&high);
-        let blocks: Vec<[f32; LANES]> =
-            blocks.map(|(lengths, half)| highest(&half.map(|sum| sum as f32), &near, lengths)).collect();
-        let each = dots.iter().enumerate();
-        each.map(|(lane, dots)| match Search::start(gram, dots) {
-            // One label is best of all where all are off: see the exact search.
-            single if single.cosine <= 0.0 => (single.cosine, single.members),
-            _ => self.best_of(lane, &blocks, (&low, &high)),
-        })
-        .collect()
+        let blocks: Vec<[f32; LANES]> = blocks.map(|(lengths, half)| highest(half, &low, lengths)).collect();
+        let lanes = dots.iter().enumerate();
+        lanes
+            .map(|(lane, dots)| match Search::start(gram, dots) {
+                // One label is best of all where all are off: see the exact search.
+                single if single.cosine <= 0.0 => (single.cosine, single.members),
+                _ => self.best_of(&dots[..self.labels], blocks.iter().map(|block| block[lane])),
+            })
+            .collect()
+    }
+
+    /// How far below the best a block may seem, and yet have a combination that is better by more than [`NEAR`]. Two halves
+    /// and their sum are rounded, none of them beyond all products together, and a length and what is made of it.
+    fn doubt(&self, dots: &[f64]) -> f32 {
+        let products: f64 = dots.iter().map(|dot| dot.abs()).sum();
+        let rounding = f64::from(f32::EPSILON) * (products * self.most + 1.0);
+        (2.0 * rounding - NEAR).max(0.0) as f32
     }
 
     /// The best combination for one unseen label, out of the blocks that may have it.
-    fn best_of(
-        &self,
-        lane: usize,
-        blocks: &[[f32; LANES]],
-        (low, high): (&[[f64; LANES]], &[[f64; LANES]]),
-    ) -> (f64, u64) {
-        let bar = blocks.iter().map(|block| block[lane]).fold(f32::NEG_INFINITY, f32::max);
-        let bar = bar - 2.0 * self.rounding;
+    fn best_of(&self, dots: &[f64], blocks: impl Iterator<Item = f32> + Clone) -> (f64, u64) {
+        let bar = blocks.clone().fold(f32::NEG_INFINITY, f32::max) - self.doubt(dots);
+        let (low, high) = dots.split_at(self.labels.min(LOW));
+        let low = sums_of(low);
         let mut best = (f64::NEG_INFINITY, 0);
-        for (block, half) in high.iter().enumerate().filter(|(block, _)| blocks[*block][lane] >= bar) {
+        for (block, _) in blocks.enumerate().filter(|(_, highest)| *highest >= bar) {
             let start = block * low.len();
-            for (place, other) in low.iter().enumerate() {
-                let cosine = (half[lane] + other[lane]) * self.inverse[start + place];
+            let half: f64 = each(block as u64).map(|(place, _)| high[place]).sum();
+            for (place, (other, inverse)) in low.iter().zip(&self.inverse[start..]).enumerate() {
+                let cosine = (half + other) * inverse;
                 if cosine > best.0 {
                     best = (cosine, (start + place) as u64);
                 }
@@ -95,36 +100,53 @@ impl Lengths {
     }
 }
 
-/// The sums of rows, by the members of each combination of them.
-fn sums(rows: &[[f64; LANES]]) -> Vec<[f64; LANES]> {
+/// The sums of rows, by the members of each combination of them, rounded once.
+fn sums(rows: &[[f64; LANES]]) -> Vec<[f32; LANES]> {
     let mut sums = vec![[0.0; LANES]];
     for row in rows {
-        let with = |sum: &[f64; LANES]| std::array::from_fn(|lane| sum[lane] + row[lane]);
-        let more: Vec<[f64; LANES]> = sums.iter().map(with).collect();
-        sums.extend(more);
+        sums.extend_from_within(..);
+        let half = sums.len() / 2;
+        sums[half..].iter_mut().for_each(|sum| sum.iter_mut().zip(row).for_each(|(to, value)| *to += value));
     }
-    sums
+    sums.iter().map(|sum| sum.map(|value: f64| value as f32)).collect()
 }
 
 /// One by the length of each combination, by its members; 0 for those without length.
 fn inverse_lengths<const N: usize>(gram: &Gram<N>) -> Vec<f64> {
-    let mut sums = vec![(0.0, 0.0)];
+    let mut squares = vec![0.0; 1 << gram.labels()];
     for label in 0..gram.labels() {
-        let (row, own) = (gram.row(label), gram.diagonal()[label]);
-        // The products of this label with each combination of those before it.
-        let mut shared = vec![0.0; 1 << label];
-        for set in 1..1usize << label {
-            shared[set] = shared[set & (set - 1)] + row[set.trailing_zeros() as usize];
-        }
-        sums.extend_from_within(..);
-        for ((square, parts), shared) in sums[1 << label..].iter_mut().zip(shared) {
-            *square += own + 2.0 * shared;
-            *parts += own;
+        let own = gram.diagonal()[label];
+        // The products of this label with combinations of those before it are sums of two halves, too.
+        let (low, high) = gram.row(label)[..label].split_at(label.min(LOW));
+        let (low, high) = (sums_of(low), sums_of(high));
+        let (before, with) = squares.split_at_mut(1 << label);
+        let blocks = with.chunks_mut(low.len()).zip(before.chunks(low.len())).zip(&high);
+        for ((with, before), high) in blocks {
+            for ((with, before), low) in with.iter_mut().zip(before).zip(&low) {
+                *with = before + own + 2.0 * (low + high);
+            }
         }
     }
-    let inverse =
-        |(square, parts): (f64, f64)| if square > NOTHING * parts { 1.0 / square.sqrt() } else { 0.0 };
-    sums.into_iter().map(inverse).collect()
+    let (low, high) = gram.diagonal()[..gram.labels()].split_at(gram.labels().min(LOW));
+    let (low, high) = (sums_of(low), sums_of(high));
+    for (squares, high) in squares.chunks_mut(low.len()).zip(&high) {
+        for (square, low) in squares.iter_mut().zip(&low) {
+            let has_length = *square > NOTHING * (low + high);
+            *square = if has_length { 1.0 / square.sqrt() } else { 0.0 };
+        }
+    }
+    squares
+}
+
+/// The sums of numbers, by the members of each combination of them.
+fn sums_of(numbers: &[f64]) -> Vec<f64> {
+    let mut sums = vec![0.0];
+    for number in numbers {
+        sums.extend_from_within(..);
+        let half = sums.len() / 2;
+        sums[half..].iter_mut().for_each(|sum| *sum += number);
+    }
+    sums
 }
 
 #[cfg(test)]
