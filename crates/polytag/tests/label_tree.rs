@@ -181,7 +181,7 @@ fn odd_tasks_are_learned_from_with_a_word() {
     let found = answers(read(&model).as_ref(), &["a river", "08P01B", ""]);
     assert!(found.iter().all(|found| found.len() == 1 && found[0].0 == "1"));
     // Documents without a word, all with the same labels.
-    tried.write("train.jsonl", &"{\"id\": \"1\", \"text\": \"?\", \"labels\": [\"1\", \"2\"]}\n");
+    tried.write("train.jsonl", "{\"id\": \"1\", \"text\": \"?\", \"labels\": [\"1\", \"2\"]}\n");
     let (model, _) = fit().unwrap();
     assert_eq!(answers(read(&model).as_ref(), &["?"])[0].len(), 2);
 }

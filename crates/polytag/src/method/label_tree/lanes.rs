@@ -177,13 +177,10 @@ fn product(entries: &[Entry], weights: &[Lanes]) -> Lanes {
 #[inline(always)]
 fn add(entries: &[Entry], change: &Lanes, weights: &mut [Lanes]) {
     for entry in entries {
-        let weight = &mut weights[entry.column as usize].0;
-        for lane in 0..LANES {
-            weight[lane] += change.0[lane] * entry.value;
+        for (weight, change) in weights[entry.column as usize].0.iter_mut().zip(&change.0) {
+            *weight += change * entry.value;
         }
     }
     let last = weights.len() - 1;
-    for lane in 0..LANES {
-        weights[last].0[lane] += change.0[lane];
-    }
+    weights[last].0.iter_mut().zip(&change.0).for_each(|(weight, change)| *weight += change);
 }
