@@ -175,7 +175,7 @@ impl Predict {
             let patience = if batch.is_empty() { HEARING } else { GATHERING };
             match documents.recv_timeout(patience) {
                 Ok(Ok(document)) => {
-                    bytes += passage(&document).bytes();
+                    bytes += passage(&document, self.plain).bytes();
                     batch.push(document);
                 }
                 Ok(Err(error)) if self.keep_going && error.is_of_one_line() => {
@@ -204,11 +204,11 @@ impl Predict {
         ask: &Ask<'_>,
         out: &mut output::Lines,
     ) -> anyhow::Result<()> {
-        let passages: Vec<Passage<'_>> = batch.iter().map(passage).collect();
+        let passages: Vec<Passage<'_>> = batch.iter().map(|document| passage(document, self.plain)).collect();
         let rankings = model.predict(&passages, ask).map_err(polytag::Error::from)?;
         for (document, ranking) in batch.iter().zip(&rankings) {
             let space = model.label_space();
-            let itself = if model.item_to_item() { space.find(&document.id) } else { None };
+            let itself = if model.item_to_item() && !self.plain { space.find(&document.id) } else { None };
             let labels = self.tagged(space, ranking, itself);
             out.json(&Tagged { id: &document.id, labels })?;
         }
@@ -249,8 +249,13 @@ fn read_document(lines: &mut Lines, plain: bool) -> Result<Option<DocumentRecord
     DocumentRecord::parse(line.text, || Place::line(&path, line.number)).map(Some)
 }
 
-fn passage(document: &DocumentRecord) -> Passage<'_> {
-    Passage { id: Some(&document.id), title: document.title.as_deref(), text: &document.text }
+/// Lines of plain text have numbers, which are no ids of documents.
+fn passage(document: &DocumentRecord, plain: bool) -> Passage<'_> {
+    Passage {
+        id: (!plain).then_some(document.id.as_str()),
+        title: document.title.as_deref(),
+        text: &document.text,
+    }
 }
 
 /// The labels that a file names.

@@ -9,17 +9,14 @@ pub(super) fn seen_labels(space: &LabelSpace) -> Vec<LabelId> {
     space.iter().map(|(id, _)| id).filter(|&id| space.is_seen(id)).collect()
 }
 
-/// The labels after changes, where only `known` ones, in rising order, have weights. They can be renamed, removed and put
-/// back; another one is refused.
-pub(super) fn changed_among(
-    known: &[LabelId],
+/// The labels after changes, where only those that were there at training have weights. They can be renamed and removed; a
+/// label that is added has a new position, even under an old id, and is refused.
+pub(super) fn changed_among_seen(
     space: &LabelSpace,
     changes: &[LabelChange],
 ) -> Result<LabelSpace, PredictError> {
     let (after, changed) = space.changed(changes).map_err(|(_, error)| error)?;
-    let is_new = |&&label: &&LabelId| space.find(&after.label(label).id).is_none();
-    let has_weights = |label: &LabelId| known.binary_search(label).is_ok();
-    match changed.written.iter().filter(is_new).all(has_weights) {
+    match changed.written.iter().all(|label| label.index() < space.positions()) {
         true => Ok(after),
         false => Err(PredictError::OnlyTrained),
     }

@@ -22,7 +22,7 @@ impl Mapped {
     ///
     /// # Errors
     /// If it cannot be opened or mapped.
-    pub fn open(path: &Path) -> Result<Mapped, StorageError> {
+    pub(crate) fn open(path: &Path) -> Result<Mapped, StorageError> {
         let file = File::open(path).map_err(StorageError::io(path, "open"))?;
         // SAFETY: the map is read-only, and whoever maps a file vouches that nobody changes it, as said above.
         let map = unsafe { Mmap::map(&file) }.map_err(StorageError::io(path, "map"))?;

@@ -299,7 +299,10 @@ impl Ours {
         InFloats {
             figures: floats.work.figures("polytag in f32".to_owned(), floats.seconds),
             ratio: floats.seconds / self.seconds,
-            least_cosine: cosines.iter().copied().fold(1.0, f64::min),
+            least_cosine: cosines
+                .iter()
+                .copied()
+                .fold(1.0, |least, cosine| if cosine >= least { least } else { cosine }),
             mean_cosine: cosines.iter().sum::<f64>() / cosines.len() as f64,
         }
     }

@@ -21,7 +21,7 @@ use crate::data::{LabelChange, LabelSpace, Passage};
 use crate::ids::LabelId;
 use crate::method::error::MethodError;
 use crate::method::label_text::text_of;
-use crate::method::seen_labels::{changed_among, seen_labels};
+use crate::method::seen_labels::{changed_among_seen, seen_labels};
 use crate::method::training::probability;
 use crate::method::words::{Piece, reasons};
 use crate::predict::{Ask, Explanation, PredictError, Predictor};
@@ -214,7 +214,7 @@ impl Predictor for ClassifierModel {
 
     /// Labels can be renamed and removed; one that was never trained has no weights, and is refused.
     fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
-        self.space = changed_among(&self.labels, &self.space, changes)?;
+        self.space = changed_among_seen(&self.space, changes)?;
         Ok(())
     }
 

@@ -94,6 +94,12 @@ mod tests {
         let lengths: Vec<f32> = (0..64).map(|place| 0.5 + key.uniform(place, 99)).collect();
         let found = highest(&row(70), &others, &lengths);
         assert_eq!(found.map(f32::to_bits), highest_here(&row(70), &others, &lengths).map(f32::to_bits));
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: AVX2 was detected; nothing else is asked of the caller.
+            let avx2 = unsafe { highest_avx2(&row(70), &others, &lengths) };
+            assert_eq!(avx2.map(f32::to_bits), found.map(f32::to_bits));
+        }
         let by_hand = others.iter().zip(&lengths).map(|(other, length)| (row(70)[3] + other[3]) * length);
         assert_eq!(found[3], by_hand.fold(f32::NEG_INFINITY, f32::max));
     }

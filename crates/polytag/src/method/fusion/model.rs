@@ -200,7 +200,8 @@ impl Predictor for FusionModel {
 
     fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
         let (space, _) = self.space.changed(changes).map_err(|(_, error)| error)?;
-        // What encodes comes first: after an error nothing has changed.
+        // What always encodes comes first, so that its failure changes nothing. Should the classifier's encoder fail
+        // afterwards, the encoder of labels knows labels that nobody asks it for.
         self.semantics.apply(changes)?;
         self.classifier.apply(changes)?;
         self.space = space;

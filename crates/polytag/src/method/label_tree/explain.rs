@@ -111,13 +111,19 @@ impl Features {
             reason(source, *field, by_column[term] * part)
         };
         let mut reasons: Vec<Reason> = uses.iter().map(share).filter(|reason| reason.weight != 0.0).collect();
-        reasons.sort_by(Reason::order);
-        let told: f32 = reasons.iter().map(|reason| reason.weight).sum();
-        let vector = weights.iter().sum::<f32>() - told;
+        reasons.sort_by(|a, b| a.order(b).then((a.field == Field::Text).cmp(&(b.field == Field::Text))));
+        let vector: f32 = row
+            .iter()
+            .zip(weights)
+            .filter(|(entry, _)| entry.column as usize >= self.word_columns())
+            .map(|(_, weight)| weight)
+            .sum();
+        let told = vector + reasons.iter().map(|reason| reason.weight).sum::<f32>();
         if self.has_encoder() {
             reasons.push(reason("(what the encoder reads)", Field::Text, vector));
         }
-        let rest = if self.has_encoder() { rest } else { rest + vector };
+        // Terms across title and text stand in neither.
+        let rest = rest + weights.iter().sum::<f32>() - told;
         reasons.push(reason("(the text as a whole)", Field::Text, rest));
         reasons
     }

@@ -60,7 +60,7 @@ impl Features {
         self.word_columns() + self.encoder.as_ref().map_or(0, TextEncoder::dimension)
     }
 
-    fn word_columns(&self) -> usize {
+    pub(super) fn word_columns(&self) -> usize {
         self.words.as_ref().map_or(0, |words| words.vocabulary().len())
     }
 
@@ -147,7 +147,7 @@ impl Features {
                 let lines = folder.read_text(WORDS)?;
                 let words = Vocabulary::from_lines(&lines).map_err(|error| folder.damaged(WORDS, error))?;
                 let idf = folder.tensors(RARITY.0)?.f64(RARITY.1)?;
-                if words.len() != idf.len() || !idf.iter().all(|idf| (0.0..=1e3).contains(idf)) {
+                if words.len() != idf.len() || !idf.iter().all(|idf| (1.0..=1e3).contains(idf)) {
                     return Err(folder.damaged(RARITY.0, "its weights are not those of the words").into());
                 }
                 Some(Tfidf::from_parts(&config.tfidf(), words, idf).map_err(MethodError::from)?)

@@ -184,3 +184,59 @@ fn add(entries: &[Entry], change: &Lanes, weights: &mut [Lanes]) {
     let last = weights.len() - 1;
     weights[last].0.iter_mut().zip(&change.0).for_each(|(weight, change)| *weight += change);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sparse::Room;
+
+    /// What three passes over some rows leave.
+    fn passes(visit: impl Fn(&mut Visit<'_>, &mut Vec<u32>)) -> (Vec<u32>, Vec<[u32; LANES]>) {
+        let mut store = RowStore::new(9, &Room::unlimited());
+        let entries: Vec<Vec<Entry>> = (0..40u32)
+            .map(|row| {
+                (row % 4..9)
+                    .step_by(2)
+                    .map(|column| Entry { column, value: 0.1 + (row * column % 7) as f32 / 9.0 })
+                    .collect()
+            })
+            .collect();
+        let lengths: Vec<usize> = entries.iter().map(Vec::len).collect();
+        let entries = entries.concat();
+        store.extend(&entries, &lengths).unwrap();
+        let positives: Vec<u16> = (0..40).map(|row| 0x1111 << (row % 4)).collect();
+        let (mut weights, mut duals) = (vec![Lanes::default(); 10], vec![Lanes::default(); 40]);
+        let mut order: Vec<u32> = (0..40).collect();
+        for pass in 0..3 {
+            let mut bounds = Bounds::default();
+            let idle = if pass == 0 { f32::INFINITY } else { 0.05 };
+            let mut visited = Visit {
+                entries: &entries,
+                first: 0,
+                store: &store,
+                squares: &[1.5; 40],
+                positives: &positives,
+                used: &[1.0; LANES],
+                slack: 0.25,
+                idle_above: &[idle; LANES],
+                weights: &mut weights,
+                duals: &mut duals,
+                bounds: &mut bounds,
+            };
+            visit(&mut visited, &mut order);
+        }
+        (order, weights.iter().map(|lanes| lanes.0.map(f32::to_bits)).collect())
+    }
+
+    #[test]
+    fn every_instruction_set_gives_the_same_bits() {
+        let plain = passes(visit_rows);
+        assert!(plain.1.iter().any(|lanes| lanes.iter().any(|&bits| bits != 0)));
+        assert_eq!(passes(visit), plain);
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has the instructions.
+            assert_eq!(passes(|visit, order| unsafe { visit_avx2(visit, order) }), plain);
+        }
+    }
+}

@@ -11,7 +11,8 @@
 //!
 //! Memory while fitting: rows of documents take 8 bytes a word and up to a third of the limit, those of nodes in work
 //! another third, and both go to the disk past that; beside them a thread takes 64 bytes a document of a node and a word
-//! of it, and the model itself stays in memory. The model is the same with any limit and any number of threads.
+//! of it, and 4 a word of the task; the limit does not cover these, nor the up to `label_terms` words that stand for each
+//! label while trees are made (8 bytes each), the vocabulary, and the model itself, which stays in memory. The model is the same with any limit and any number of threads.
 
 mod tree; // the shape
 mod lanes; // sixteen classifiers at once
@@ -43,6 +44,9 @@ use crate::progress::Event;
 use crate::sparse::{Csr, Room, RowStore, TfidfConfig};
 use crate::storage::StorageError;
 use crate::text::{AnalyzerConfig, Language};
+
+/// More trees than anybody has a use for.
+const MOST_TREES: usize = 100;
 
 /// Settings of `label-tree` and its presets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -156,7 +160,7 @@ impl LabelTreeConfig {
             _ if !self.words && self.encoder.is_none() => {
                 Some("words = false leaves nothing to look at; name an encoder, or keep words".to_owned())
             }
-            _ if self.trees == 0 => out("trees", &self.trees, "at least 1"),
+            _ if !(1..=MOST_TREES).contains(&self.trees) => out("trees", &self.trees, "1 to 100"),
             _ if !(2..=MOST_CHILDREN).contains(&self.branching) => {
                 out("branching", &self.branching, "2 to 256")
             }
@@ -207,7 +211,7 @@ impl LabelTree {
         }
         let mut row_of = vec![u32::MAX; space.positions()];
         seen.iter().zip(0..).for_each(|(label, row)| row_of[label.index()] = row);
-        // Documents that nobody labelled say nothing of what they are not.
+        // Documents without a label never come to a node, and say nothing of how its children differ.
         let documents: Vec<u32> =
             (0..dataset.len() as u32).filter(|&id| !dataset.labels_of(DocId(id)).is_empty()).collect();
         let labels: Vec<Vec<u32>> = documents
@@ -215,6 +219,11 @@ impl LabelTree {
             .map(|&id| dataset.labels_of(DocId(id)).iter().map(|label| row_of[label.index()]).collect())
             .collect();
         self.tell(dataset, (&documents, &seen), context);
+        if context.memory_limit.is_some() && context.task.is_none() {
+            let message =
+                "without a task there is no place on the disk, so that the memory limit is not kept";
+            context.progress.report(Event::Warned(message));
+        }
         let room = room(context);
         let features = Features::fit(config, dataset, context)?;
         let rows = features.rows(dataset, &documents, &room, context)?;

@@ -11,7 +11,7 @@ use super::weights::{MOST_CHILDREN, Weights, names};
 use crate::artifact::{Array, ArtifactError, MANIFEST, ModelFolder, ModelWriter, TensorsBuilder};
 use crate::data::{LabelChange, LabelSpace, Passage};
 use crate::ids::LabelId;
-use crate::method::seen_labels::{changed_among, seen_labels};
+use crate::method::seen_labels::{changed_among_seen, seen_labels};
 use crate::predict::{Ask, Explanation, PredictError, Predictor};
 use crate::ranking::{Ranking, Scored};
 use crate::sparse::Entry;
@@ -134,8 +134,9 @@ impl LabelTreeModel {
         ask: &Ask<'_>,
         may: &[Option<Vec<u32>>],
     ) -> Result<Ranking, PredictError> {
-        // Wide enough for as many labels as are wanted.
-        let beam = self.config.beam.max(ask.k.div_ceil(self.config.leaf / 2));
+        // Wide enough for as many labels as are wanted. Of labels that may be answered with, a node may have but one.
+        let wide = if may.iter().any(Option::is_some) { ask.k } else { ask.k.div_ceil(self.config.leaf / 2) };
+        let beam = self.config.beam.max(wide);
         let mut found: Vec<(u32, f32)> = Vec::new();
         for (grown, may) in self.trees.iter().zip(may) {
             let search = Search { row, beam, power: self.config.power, places: may.as_deref() };
@@ -260,7 +261,7 @@ impl Predictor for LabelTreeModel {
 
     /// Labels can be renamed and removed; one that was never trained has no weights, and is refused.
     fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
-        self.space = changed_among(&self.labels, &self.space, changes)?;
+        self.space = changed_among_seen(&self.space, changes)?;
         Ok(())
     }
 

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sibling_learns_the_same_beside_others_and_from_the_disk() {
+    fn rows_are_learned_from_on_the_disk_as_in_memory() {
         let dir = tempfile::tempdir().unwrap();
         let little = Room { memory: Some(1000), spool: dir.path().to_owned() };
         let (store, squares, positives) = problem(5000, 20, 7, &Room::unlimited());

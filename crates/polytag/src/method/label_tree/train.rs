@@ -98,9 +98,12 @@ pub(super) fn learn(
                 .collect();
             let learned: Vec<Group> = tasks
                 .par_iter()
-                .map(|&(at, first)| learn_group(&prepared[at], lesson, first, learning, context))
-                .inspect(|_| stage.advance(SIBLINGS as u64))
-                .collect::<Result<_, _>>()?;
+                .map(|&(at, first)| {
+                    let group = learn_group(&prepared[at], lesson, first, learning, context)?;
+                    stage.advance(group.constants.len() as u64);
+                    Ok(group)
+                })
+                .collect::<Result<_, MethodError>>()?;
             let mut learned = learned.into_iter();
             for node in &prepared {
                 let groups: Vec<Group> = learned.by_ref().take(node.children.div_ceil(SIBLINGS)).collect();
@@ -110,6 +113,10 @@ pub(super) fn learn(
                 for group in groups {
                     weights.extend(group.weights);
                     constants.extend(group.constants);
+                }
+                if u32::try_from(weights.len()).is_err() {
+                    let problem = "a node has more than four billion weights; raise `smallest`".to_owned();
+                    return Err(MethodError::Config { method: "label-tree", problem });
                 }
                 weights.sort_unstable_by_key(|weight| (weight.feature, weight.child));
                 builder.push(&weights, &constants, lesson.rows.columns());
