@@ -9,9 +9,6 @@ const FEW_DOCUMENTS: u64 = 500;
 /// Below this share of labels or documents with a pair, pairs are few.
 const FEW: f64 = 0.1;
 
-/// From this share of labels and documents with a pair on, a method that knows no other labels will do.
-const MOST: f64 = 0.5;
-
 /// A method, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
@@ -35,7 +32,7 @@ impl Choice {
     pub fn of(task: &Task, means: Means, stop: &Stop) -> Result<Choice, DataError> {
         let (mut documents, mut labelled) = (0, 0);
         let mut has_pair = vec![false; task.labels().positions()];
-        if task.file(Split::Train)?.is_some() {
+        if means.encoder && task.file(Split::Train)?.is_some() {
             for document in task.documents(Split::Train)? {
                 if stop.is_asked() {
                     return Err(DataError::Stopped);
@@ -58,11 +55,6 @@ fn choose(means: Means, documents: u64, share: f64) -> Choice {
     let choice = |method, why| Choice { method, why };
     let is_feasible = means.gpu || documents <= FEW_DOCUMENTS;
     match share {
-        share if share >= MOST && documents > 1 && !(means.encoder && means.gpu) => choice(
-            "label-tree",
-            "which learns from the labelled documents without a GPU; labels that no document carries it does not find, \
-             as `lexical` does",
-        ),
         _ if !means.encoder => choice(
             "lexical",
             "which needs no encoder; `polytag encoders pull minilm` gives it one to choose from",
@@ -78,7 +70,7 @@ fn choose(means: Means, documents: u64, share: f64) -> Choice {
         _ if means.gpu => {
             choice("of-lan", "which learns from the labelled documents and still finds other labels")
         }
-        _ => choice("lexical", "which needs no GPU, and no pairs for each label"),
+        _ => choice("lexical", "which needs no GPU; methods that learn from many pairs do"),
     }
 }
 
@@ -97,12 +89,8 @@ mod tests {
         assert_eq!(method(slow, 100, 0.0), "maclr");
         assert_eq!(method(slow, 100, 0.01), "maclr-few-shot");
         assert_eq!(method(slow, 100_000, 0.0), "lexical");
-        assert_eq!(method(slow, 100, 0.8), "label-tree");
-        assert_eq!(method(slow, 100, 0.4), "lexical");
-        assert_eq!(method(slow, 100_000, 0.8), "label-tree");
-        assert_eq!(method(slow, 1, 1.0), "lexical");
+        assert_eq!(method(slow, 100, 0.8), "lexical");
         assert_eq!(method(all, 0, 0.0), "lexical");
         assert_eq!(method(Means { encoder: false, ..all }, 100, 0.0), "lexical");
-        assert_eq!(method(Means { encoder: false, ..all }, 100, 0.9), "label-tree");
     }
 }
