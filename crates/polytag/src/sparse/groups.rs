@@ -143,9 +143,12 @@ impl Difference {
     }
 }
 
+/// The step from one seed to the next of a run of numbers: 2⁶⁴ by the golden ratio.
+pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// A number that has nothing to do with the one before it, but is the same every time (splitmix64).
-fn mixed(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+pub(crate) fn mixed(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(GOLDEN);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)

@@ -283,7 +283,7 @@ impl Predictor for LabelTreeModel {
         let labels: Vec<[String; 2]> = (0..self.trees.len())
             .map(|number| [format!("{number}.order"), format!("{number}.cuts")])
             .collect();
-        let names: Vec<Vec<String>> = (0..self.trees.len()).map(names).collect();
+        let names: Vec<[String; 10]> = (0..self.trees.len()).map(names).collect();
         let cuts: Vec<Vec<u32>> = self.trees.iter().map(|grown| grown.tree.levels.concat()).collect();
         let mut tensors = TensorsBuilder::default();
         for (number, grown) in self.trees.iter().enumerate() {

@@ -12,7 +12,7 @@
 use super::lanes::{Bounds, Lanes, Visit, visit};
 use crate::method::error::MethodError;
 use crate::progress::Stop;
-use crate::sparse::{Entry, RowStore};
+use crate::sparse::{Entry, GOLDEN, RowStore, mixed};
 
 /// Rows of a block: what is read at once.
 const BLOCK: usize = 2048;
@@ -115,11 +115,9 @@ struct Random(u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        let number = mixed(self.0);
+        self.0 = self.0.wrapping_add(GOLDEN);
+        number
     }
 
     /// A number below `end`, as good as even.

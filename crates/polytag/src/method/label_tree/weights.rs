@@ -149,14 +149,11 @@ impl Weights {
     /// Adds the arrays to a file, as those of the tree with this prefix; `names` are made by [`names`].
     pub(super) fn store<'a>(
         &'a self,
-        names: &'a [String],
+        names: &'a [String; 10],
         builder: TensorsBuilder<'a>,
     ) -> TensorsBuilder<'a> {
         let [rows, entries, buckets_at, shifts, buckets, features, lengths, children, weights, scales] =
-            names
-        else {
-            unreachable!("a name an array");
-        };
+            names;
         builder
             .numbers(rows, &self.node_rows)
             .numbers(entries, &self.node_entries)
@@ -173,14 +170,11 @@ impl Weights {
     /// Reads what [`store`](Weights::store) wrote, and looks whether it fits the tree.
     pub(super) fn load(
         file: &MappedTensors,
-        names: &[String],
+        names: &[String; 10],
         tree: &Tree,
     ) -> Result<Result<Weights, &'static str>, ArtifactError> {
         let [rows, entries, buckets_at, shifts, buckets, features, lengths, children, weights, scales] =
-            names
-        else {
-            unreachable!("a name an array");
-        };
+            names;
         let weights = Weights {
             node_rows: file.array(rows)?,
             node_entries: file.array(entries)?,
@@ -254,8 +248,8 @@ impl Weights {
 }
 
 /// The names of a tree's arrays.
-pub(super) fn names(tree: usize) -> Vec<String> {
-    NAMES.iter().map(|name| format!("{tree}.{name}")).collect()
+pub(super) fn names(tree: usize) -> [String; 10] {
+    NAMES.map(|name| format!("{tree}.{name}"))
 }
 
 /// Weights being put together, node by node in the order of levels.
