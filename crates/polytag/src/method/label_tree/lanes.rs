@@ -21,32 +21,6 @@ impl Default for Lanes {
     }
 }
 
-/// How far the rows visited are from their best.
-#[derive(Clone, Debug)]
-pub(super) struct Bounds {
-    /// The highest projected gradient of each sibling.
-    pub(super) highest: Lanes,
-    /// The lowest.
-    pub(super) lowest: Lanes,
-    /// How many rows were left out for the passes that follow.
-    pub(super) left: usize,
-}
-
-impl Default for Bounds {
-    fn default() -> Bounds {
-        let all = |value| Lanes([value; LANES]);
-        Bounds { highest: all(f32::NEG_INFINITY), lowest: all(f32::INFINITY), left: 0 }
-    }
-}
-
-impl Bounds {
-    /// The distance between highest and lowest, of the sibling where it is widest.
-    pub(super) fn widest(&self, siblings: usize) -> f32 {
-        let apart = self.highest.0.iter().zip(&self.lowest.0).take(siblings).map(|(high, low)| high - low);
-        apart.fold(f32::NEG_INFINITY, f32::max)
-    }
-}
-
 /// Rows of one block, and what visiting them changes.
 pub(super) struct Visit<'a> {
     /// The entries of all rows of the block.
@@ -63,18 +37,16 @@ pub(super) struct Visit<'a> {
     pub(super) used: &'a [f32; LANES],
     /// What squared hinge adds to the diagonal: 1 / 2C.
     pub(super) slack: f32,
-    /// A row whose gradients are all above these, with nothing to give up, is left out.
-    pub(super) idle_above: &'a [f32; LANES],
+    /// A row none of whose variables is further from its best than this stays as it is.
+    pub(super) still: f32,
     /// Weights by column, with the constant at the end.
     pub(super) weights: &'a mut [Lanes],
     /// The variables of all rows.
     pub(super) duals: &'a mut [Lanes],
-    /// What was met on the way.
-    pub(super) bounds: &'a mut Bounds,
 }
 
-/// Visits the rows in `order` and leaves those in it that are worth another visit.
-pub(super) fn visit(visit: &mut Visit<'_>, order: &mut Vec<u32>) {
+/// Visits rows, and puts beside each how far it was from its best: the greatest projected gradient of its siblings.
+pub(super) fn visit(visit: &mut Visit<'_>, order: &mut [(u32, f32)]) {
     #[cfg(target_arch = "x86_64")]
     {
         let avx512 = is_x86_feature_detected!("avx512f")
@@ -95,54 +67,47 @@ pub(super) fn visit(visit: &mut Visit<'_>, order: &mut Vec<u32>) {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw")]
-fn visit_avx512(visit: &mut Visit<'_>, order: &mut Vec<u32>) {
+fn visit_avx512(visit: &mut Visit<'_>, order: &mut [(u32, f32)]) {
     visit_rows(visit, order);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn visit_avx2(visit: &mut Visit<'_>, order: &mut Vec<u32>) {
+fn visit_avx2(visit: &mut Visit<'_>, order: &mut [(u32, f32)]) {
     visit_rows(visit, order);
 }
 
 #[inline(always)]
-fn visit_rows(visit: &mut Visit<'_>, order: &mut Vec<u32>) {
-    let before = order.len();
-    // On the stack, where the compiler knows that nobody else writes to it.
-    let mut bounds = visit.bounds.clone();
-    order.retain(|&row| visit_row(visit, row as usize, &mut bounds));
-    bounds.left += before - order.len();
-    *visit.bounds = bounds;
+fn visit_rows(visit: &mut Visit<'_>, order: &mut [(u32, f32)]) {
+    for (row, far) in order {
+        *far = visit_row(visit, *row as usize);
+    }
 }
 
-/// Whether the row is worth another visit.
+/// How far the row was from its best.
 #[inline(always)]
-fn visit_row(visit: &mut Visit<'_>, row: usize, bounds: &mut Bounds) -> bool {
+fn visit_row(visit: &mut Visit<'_>, row: usize) -> f32 {
     let range = visit.store.range(row);
     let entries = &visit.entries[(range.start - visit.first) as usize..(range.end - visit.first) as usize];
     let score = product(entries, visit.weights);
     let (slack, step) = (visit.slack, 1.0 / (visit.squares[row] + visit.slack));
-    let (positive, used, idle_above) = (visit.positives[row], *visit.used, *visit.idle_above);
+    let (positive, used) = (visit.positives[row], *visit.used);
     let old = visit.duals[row];
-    let (mut new, mut change) = (Lanes::default(), Lanes::default());
-    let (mut largest, mut busy) = (0.0f32, false);
+    let (mut new, mut change, mut far) = (Lanes::default(), Lanes::default(), Lanes::default());
     for lane in 0..LANES {
         let sign = if positive >> lane & 1 == 1 { 1.0 } else { -1.0 };
         let gradient = sign * score.0[lane] - 1.0 + slack * old.0[lane];
         new.0[lane] = (old.0[lane] - gradient * step * used[lane]).max(0.0);
         let projected = if old.0[lane] > 0.0 { gradient } else { gradient.min(0.0) };
-        let moved = new.0[lane] - old.0[lane];
-        change.0[lane] = moved * sign;
-        largest = largest.max(moved.abs());
-        busy |= old.0[lane] > 0.0 || (used[lane] > 0.0 && gradient <= idle_above[lane]);
-        bounds.highest.0[lane] = bounds.highest.0[lane].max(projected);
-        bounds.lowest.0[lane] = bounds.lowest.0[lane].min(projected);
+        change.0[lane] = (new.0[lane] - old.0[lane]) * sign;
+        far.0[lane] = projected.abs() * used[lane];
     }
-    if largest > 1e-12 {
+    let far = far.0.iter().fold(0.0f32, |most, &far| most.max(far));
+    if far > visit.still {
         visit.duals[row] = new;
         add(entries, &change, visit.weights);
     }
-    busy
+    far
 }
 
 /// The products of a row, and the constant, with the weights of all siblings.
@@ -191,7 +156,7 @@ mod tests {
     use crate::sparse::Room;
 
     /// What three passes over some rows leave.
-    fn passes(visit: impl Fn(&mut Visit<'_>, &mut Vec<u32>)) -> (Vec<u32>, Vec<[u32; LANES]>) {
+    fn passes(visit: impl Fn(&mut Visit<'_>, &mut [(u32, f32)])) -> (Vec<u32>, Vec<[u32; LANES]>) {
         let mut store = RowStore::new(9, &Room::unlimited());
         let entries: Vec<Vec<Entry>> = (0..40u32)
             .map(|row| {
@@ -206,10 +171,8 @@ mod tests {
         store.extend(&entries, &lengths).unwrap();
         let positives: Vec<u16> = (0..40).map(|row| 0x1111 << (row % 4)).collect();
         let (mut weights, mut duals) = (vec![Lanes::default(); 10], vec![Lanes::default(); 40]);
-        let mut order: Vec<u32> = (0..40).collect();
-        for pass in 0..3 {
-            let mut bounds = Bounds::default();
-            let idle = if pass == 0 { f32::INFINITY } else { 0.05 };
+        let mut order: Vec<(u32, f32)> = (0..40).map(|row| (row, 0.0)).collect();
+        for _ in 0..3 {
             let mut visited = Visit {
                 entries: &entries,
                 first: 0,
@@ -218,14 +181,14 @@ mod tests {
                 positives: &positives,
                 used: &[1.0; LANES],
                 slack: 0.25,
-                idle_above: &[idle; LANES],
+                still: 0.05,
                 weights: &mut weights,
                 duals: &mut duals,
-                bounds: &mut bounds,
             };
             visit(&mut visited, &mut order);
         }
-        (order, weights.iter().map(|lanes| lanes.0.map(f32::to_bits)).collect())
+        let far = order.iter().map(|(_, far)| far.to_bits()).collect();
+        (far, weights.iter().map(|lanes| lanes.0.map(f32::to_bits)).collect())
     }
 
     #[test]

@@ -108,9 +108,9 @@ impl Default for LabelTreeConfig {
             branching: 256,
             leaf: 64,
             label_terms: 512,
-            cost: 2.0,
+            cost: 1.0,
             tolerance: 0.1,
-            passes: 20,
+            passes: 40,
             smallest: 0.1,
             power: 3.0,
             beam: 10,
@@ -121,17 +121,17 @@ impl Default for LabelTreeConfig {
 impl LabelTreeConfig {
     /// The shape of XR-Linear in PECOS: one tree, nodes of sixteen.
     pub fn xr_linear() -> LabelTreeConfig {
-        LabelTreeConfig { trees: 1, branching: 16, leaf: 100, cost: 1.0, ..LabelTreeConfig::default() }
+        LabelTreeConfig { trees: 1, branching: 16, leaf: 100, ..LabelTreeConfig::default() }
     }
 
     /// The shape of Parabel: three binary trees.
     pub fn parabel() -> LabelTreeConfig {
-        LabelTreeConfig { trees: 3, branching: 2, leaf: 100, cost: 1.0, ..LabelTreeConfig::default() }
+        LabelTreeConfig { trees: 3, branching: 2, leaf: 100, ..LabelTreeConfig::default() }
     }
 
     /// The shape of Bonsai: three wide trees.
     pub fn bonsai() -> LabelTreeConfig {
-        LabelTreeConfig { trees: 3, branching: 128, leaf: 100, cost: 1.0, ..LabelTreeConfig::default() }
+        LabelTreeConfig { trees: 3, branching: 128, leaf: 100, ..LabelTreeConfig::default() }
     }
 
     fn tfidf(&self) -> TfidfConfig {

@@ -85,16 +85,18 @@ impl Weights {
     /// The margins of a node's children for the entries of a row, by rising column, into `margins`. `node` is its number
     /// among the nodes of all levels, `first_child` that of its first child among all children.
     pub(super) fn margins(&self, node: usize, first_child: usize, row: &[Entry], margins: &mut [f32]) {
-        margins.fill(0.0);
+        let entries = self.range(&self.node_entries, node);
+        let (children, weights) = (&self.children[entries.clone()], &self.weights[entries]);
+        // As many as a byte can say, so that none is out of range.
+        let mut sums = [0.0f32; MOST_CHILDREN];
         self.each(node, row, |_, value, entries| {
-            let (children, weights) = (&self.children[entries.clone()], &self.weights[entries]);
-            for (&child, &weight) in children.iter().zip(weights) {
-                margins[child as usize] += value * f32::from(weight);
+            for (&child, &weight) in children[entries.clone()].iter().zip(&weights[entries]) {
+                sums[child as usize] += value * f32::from(weight);
             }
         });
         let scales = self.scales[2 * first_child..2 * (first_child + margins.len())].as_chunks::<2>().0;
-        for (margin, [scale, constant]) in margins.iter_mut().zip(scales) {
-            *margin = *margin * scale + constant;
+        for ((margin, sum), [scale, constant]) in margins.iter_mut().zip(sums).zip(scales) {
+            *margin = sum * scale + constant;
         }
     }
 
@@ -107,19 +109,20 @@ impl Weights {
     ) -> (Vec<(usize, f32)>, f32) {
         let mut shares = Vec::new();
         let [scale, constant] = [0, 1].map(|part| self.scales[2 * (first_child + child) + part]);
+        let first = self.node_entries[node] as usize;
         self.each(node, row, |place, value, entries| {
-            let at = entries.clone().find(|&entry| self.children[entry] as usize == child);
+            let at = entries.map(|entry| first + entry).find(|&entry| self.children[entry] as usize == child);
             shares.extend(at.map(|entry| (place, value * f32::from(self.weights[entry]) * scale)));
         });
         (shares, constant)
     }
 
-    /// Calls with the place and value of each entry of a row that a node has weights for, and where those are.
+    /// Calls with the place and value of each entry of a row that a node has weights for, and where those are among the
+    /// node's.
     #[inline]
     fn each(&self, node: usize, row: &[Entry], mut found: impl FnMut(usize, f32, Range<usize>)) {
         let rows = self.range(&self.node_rows, node);
         let (features, lengths) = (&self.features[rows.clone()], &self.lengths[rows]);
-        let first = self.node_entries[node] as usize;
         let buckets = self.buckets(node);
         let shift = self.shifts[node];
         for (place, entry) in row.iter().enumerate() {
@@ -129,7 +132,7 @@ impl Weights {
             for row in start as usize..end as usize {
                 let length = u32::from(lengths[row]) + 1;
                 if features[row] == rest {
-                    found(place, entry.value, first + at as usize..first + (at + length) as usize);
+                    found(place, entry.value, at as usize..(at + length) as usize);
                     break;
                 }
                 at += length;
