@@ -101,8 +101,8 @@ impl Default for ClassifierConfig {
             cluster_labels: 8192,
             feature_dropout: 0.3,
             bias: -5.0,
-            attention_learning_rate: 2e-3,
-            output_learning_rate: 2e-3,
+            attention_learning_rate: 1e-2,
+            output_learning_rate: 1e-2,
             steps: Steps::default(),
         }
     }
@@ -113,11 +113,12 @@ fn pooled(pooling: Pooling, layers: Layers) -> Expert {
 }
 
 impl ClassifierConfig {
-    /// GUDN (paper 002): the last ten layers together, and both guides.
+    /// GUDN (paper 002): the last ten layers together, and both guides. Losses are sums over labels and numbers here, not
+    /// means, so that the feature guide needs a small weight not to drown the others.
     pub fn gudn() -> ClassifierConfig {
         ClassifierConfig {
             experts: vec![pooled(Pooling::Cls, Layers::Last(10))],
-            feature_guide: 1.0,
+            feature_guide: 0.01,
             link_guide: 1.0,
             feature_dropout: 0.5,
             ..ClassifierConfig::default()
@@ -132,7 +133,25 @@ impl ClassifierConfig {
                 pooled(Pooling::Cls, Layers::Last(1)),
             ],
             diversity: 0.01,
+            attention_learning_rate: 2e-2,
+            output_learning_rate: 2e-2,
             ..ClassifierConfig::default()
+        }
+    }
+
+    /// What is best where every label has examples: labels that look at the first layer and at the last, beside the last
+    /// layer's first token, guided by the texts of labels.
+    pub fn guided_experts() -> ClassifierConfig {
+        ClassifierConfig {
+            experts: vec![
+                Expert { reads: Reads::Labels, layers: Layers::Number(1) },
+                Expert { reads: Reads::Labels, layers: Layers::Last(1) },
+                pooled(Pooling::Cls, Layers::Last(1)),
+            ],
+            link_guide: 1.0,
+            output_learning_rate: 1.5e-2,
+            steps: Steps { epochs: 10, ..Steps::default() },
+            ..ClassifierConfig::me_xml()
         }
     }
 
@@ -197,7 +216,13 @@ mod tests {
             change(&mut config);
             config.check("gudn").unwrap_err().to_string()
         };
-        for preset in [ClassifierConfig::default(), ClassifierConfig::gudn(), ClassifierConfig::me_xml()] {
+        let presets = [
+            ClassifierConfig::default(),
+            ClassifierConfig::gudn(),
+            ClassifierConfig::me_xml(),
+            ClassifierConfig::guided_experts(),
+        ];
+        for preset in presets {
             assert!(preset.check("classifier").is_ok());
         }
         assert!(refused(|config| config.experts.clear()).contains("nobody"));

@@ -114,8 +114,8 @@ pub(super) fn learn(
                     weights.extend(group.weights);
                     constants.extend(group.constants);
                 }
-                if u32::try_from(weights.len()).is_err() {
-                    let problem = "a node has more than four billion weights; raise `smallest`".to_owned();
+                if i32::try_from(weights.len()).is_err() {
+                    let problem = "a node has more than two billion weights; raise `smallest`".to_owned();
                     return Err(MethodError::Config { method: "label-tree", problem });
                 }
                 weights.sort_unstable_by_key(|weight| (weight.feature, weight.child));

@@ -2,7 +2,8 @@
 //! feature.
 //!
 //! A document meets a node's children at once: for each of its features that the node knows, the children that have a
-//! weight for it and the weights, which lie side by side. Features are found through buckets of a few features each, so
+//! weight for it and the weights, which lie side by side. A feature that half of the children have a weight for has one
+//! for all, zeros among them, which can be added without looking whose they are. Features are found through buckets of a few features each, so
 //! that a feature takes three bytes beside its weights: what its bucket does not say of it, and how many there are. A
 //! weight is a whole number of 16 bits, to be multiplied by its child's scale. The arrays lie in memory after a fit,
 //! and stay in their file when a model is loaded.
@@ -34,7 +35,7 @@ const NAMES: [&str; 10] = [
 ];
 
 /// Rows that a bucket holds, about.
-const BUCKET: usize = 4;
+const BUCKET: usize = 2;
 
 /// The most bits of a feature that a row keeps itself.
 const MOST_BITS: u8 = 16;
@@ -90,6 +91,12 @@ impl Weights {
         // As many as a byte can say, so that none is out of range.
         let mut sums = [0.0f32; MOST_CHILDREN];
         self.each(node, row, |_, value, entries| {
+            if entries.len() == margins.len() {
+                for (sum, &weight) in sums.iter_mut().zip(&weights[entries]) {
+                    *sum += value * f32::from(weight);
+                }
+                return;
+            }
             for (&child, &weight) in children[entries.clone()].iter().zip(&weights[entries]) {
                 sums[child as usize] += value * f32::from(weight);
             }
@@ -112,7 +119,8 @@ impl Weights {
         let first = self.node_entries[node] as usize;
         self.each(node, row, |place, value, entries| {
             let at = entries.map(|entry| first + entry).find(|&entry| self.children[entry] as usize == child);
-            shares.extend(at.map(|entry| (place, value * f32::from(self.weights[entry]) * scale)));
+            let share = at.map(|entry| (place, value * f32::from(self.weights[entry]) * scale));
+            shares.extend(share.filter(|(_, share)| *share != 0.0));
         });
         (shares, constant)
     }
@@ -129,13 +137,16 @@ impl Weights {
             let bucket = (entry.column >> shift) as usize;
             let Some(&[[start, mut at], [end, _]]) = buckets.get(bucket..bucket + 2) else { continue };
             let rest = (entry.column & ((1 << shift) - 1)) as u16;
-            for row in start as usize..end as usize {
-                let length = u32::from(lengths[row]) + 1;
-                if features[row] == rest {
-                    found(place, entry.value, at as usize..(at + length) as usize);
+            let bucket = start as usize..end as usize;
+            for (&feature, &length) in features[bucket.clone()].iter().zip(&lengths[bucket]) {
+                let entries = at as usize..at as usize + usize::from(length) + 1;
+                if feature >= rest {
+                    if feature == rest {
+                        found(place, entry.value, entries);
+                    }
                     break;
                 }
-                at += length;
+                at = entries.end as u32;
             }
         }
     }
@@ -295,13 +306,22 @@ impl WeightsBuilder {
                 bucket += 1;
             }
             self.features.push((feature & ((1 << shift) - 1)) as u16);
-            self.lengths.push((run.len() - 1) as u8);
-            for weight in run {
-                self.children.push(weight.child);
+            let before = self.children.len();
+            let whole = |weight: &Weight| {
                 let share = weight.value / largest[weight.child as usize];
-                self.weights.push((share * FULL).round() as i16);
+                (share * FULL).round() as i16
+            };
+            if 2 * run.len() >= constants.len() {
+                self.children.extend((0..constants.len()).map(|child| child as u8));
+                self.weights.resize(before + constants.len(), 0);
+                run.iter().for_each(|weight| self.weights[before + weight.child as usize] = whole(weight));
+            } else {
+                self.children.extend(run.iter().map(|weight| weight.child));
+                self.weights.extend(run.iter().map(whole));
             }
-            (row, entry) = (row + 1, entry + run.len() as u32);
+            let length = self.children.len() - before;
+            self.lengths.push((length - 1) as u8);
+            (row, entry) = (row + 1, entry + length as u32);
         }
         self.buckets.extend([row, entry]);
         let scales = largest.iter().map(|largest| largest / FULL);
