@@ -88,7 +88,7 @@ pub struct LabelTreeConfig {
     pub smallest: f32,
     /// How steeply a turn's probability falls with its margin.
     pub power: f32,
-    /// How many nodes of a level are followed.
+    /// How many nodes of a level are followed; more, where many labels are wanted.
     pub beam: usize,
 }
 
@@ -113,7 +113,7 @@ impl Default for LabelTreeConfig {
             passes: 40,
             smallest: 0.1,
             power: 3.0,
-            beam: 10,
+            beam: 7,
         }
     }
 }

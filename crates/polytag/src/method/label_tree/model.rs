@@ -1,5 +1,7 @@
 //! The model: trees, and the way down them.
 
+#![allow(unsafe_code)] // instructions that the processor is asked for first
+
 use polytag_nn::device::Device;
 use rayon::prelude::*;
 
@@ -64,6 +66,9 @@ impl Grown {
 
 /// Rows that walk down a tree together: enough for the weights of a node to be used while they are at hand.
 const TOGETHER: usize = 512;
+
+/// Labels that are looked for in a node, about, where many are wanted.
+const OF_A_NODE: usize = 8;
 
 /// Nodes of the last level that every row looks at.
 const FIRST: usize = 3;
@@ -148,8 +153,10 @@ impl LabelTreeModel {
         ask: &Ask<'_>,
         may: &[Option<Vec<u32>>],
     ) -> Result<Vec<Ranking>, PredictError> {
-        // Wide enough for as many labels as are wanted. Of labels that may be answered with, a node may have but one.
-        let wide = if may.iter().any(Option::is_some) { ask.k } else { ask.k.div_ceil(self.config.leaf / 2) };
+        // Wide enough for as many labels as are wanted, of which a node has a few. Of labels that may be answered with it
+        // may have but one.
+        let few = if may.iter().any(Option::is_some) { 1 } else { OF_A_NODE };
+        let wide = ask.k.div_ceil(few);
         let beam = self.config.beam.max(wide);
         let mut found: Vec<Vec<(u32, f32)>> = vec![Vec::new(); rows.len()];
         for (grown, may) in self.trees.iter().zip(may) {
@@ -272,8 +279,24 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Looks where rows can go from the nodes of a level.
+    /// Looks where rows can go from the nodes of a level, by the instruction set at hand: the same sums in the same order.
     fn turn(&mut self, level: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has the instructions.
+            return unsafe { self.turn_avx2(level) };
+        }
+        self.turn_here(level);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn turn_avx2(&mut self, level: usize) {
+        self.turn_here(level);
+    }
+
+    #[inline(always)]
+    fn turn_here(&mut self, level: usize) {
         let (grown, search, tree) = (self.grown, self.search, &self.grown.tree);
         let mut margins = [0.0; MOST_CHILDREN];
         self.here.sort_unstable_by_key(|&(node, row, _)| (node, row));

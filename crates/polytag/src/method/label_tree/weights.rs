@@ -85,6 +85,7 @@ impl Weights {
 
     /// The margins of a node's children for the entries of a row, by rising column, into `margins`. `node` is its number
     /// among the nodes of all levels, `first_child` that of its first child among all children.
+    #[inline(always)]
     pub(super) fn margins(&self, node: usize, first_child: usize, row: &[Entry], margins: &mut [f32]) {
         let entries = self.range(&self.node_entries, node);
         let (children, weights) = (&self.children[entries.clone()], &self.weights[entries]);
@@ -127,7 +128,7 @@ impl Weights {
 
     /// Calls with the place and value of each entry of a row that a node has weights for, and where those are among the
     /// node's.
-    #[inline]
+    #[inline(always)]
     fn each(&self, node: usize, row: &[Entry], mut found: impl FnMut(usize, f32, Range<usize>)) {
         let rows = self.range(&self.node_rows, node);
         let (features, lengths) = (&self.features[rows.clone()], &self.lengths[rows]);
