@@ -9,6 +9,9 @@ const FEW_DOCUMENTS: u64 = 500;
 /// Below this share of labels or documents with a pair, pairs are few.
 const FEW: f64 = 0.1;
 
+/// Documents and the share of labels with a pair from which on trees learn more than words tell.
+const ENOUGH: (u64, f64) = (1000, 0.5);
+
 /// A method, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
@@ -32,7 +35,7 @@ impl Choice {
     pub fn of(task: &Task, means: Means, stop: &Stop) -> Result<Choice, DataError> {
         let (mut documents, mut labelled) = (0, 0);
         let mut has_pair = vec![false; task.labels().positions()];
-        if means.encoder && task.file(Split::Train)?.is_some() {
+        if task.file(Split::Train)?.is_some() {
             for document in task.documents(Split::Train)? {
                 if stop.is_asked() {
                     return Err(DataError::Stopped);
@@ -46,15 +49,23 @@ impl Choice {
         let with_pairs = has_pair.iter().filter(|has| **has).count();
         let share = |part: f64, of: f64| if of > 0.0 { part / of } else { 0.0 };
         let labels = share(with_pairs as f64, task.labels().len() as f64);
-        Ok(choose(means, documents, labels.min(share(labelled as f64, documents as f64))))
+        Ok(choose(means, documents, labels, share(labelled as f64, documents as f64)))
     }
 }
 
-/// The method for so many documents; the share of them, or of labels, whichever is less, has a pair.
-fn choose(means: Means, documents: u64, share: f64) -> Choice {
+/// The method for so many documents; shares of the labels and of the documents have a pair.
+fn choose(means: Means, documents: u64, labels: f64, labelled: f64) -> Choice {
     let choice = |method, why| Choice { method, why };
-    let is_feasible = means.gpu || documents <= FEW_DOCUMENTS;
+    let is_feasible = means.encoder && (means.gpu || documents <= FEW_DOCUMENTS);
+    let share = labels.min(labelled);
     match share {
+        share if !is_feasible && documents >= ENOUGH.0 && share >= ENOUGH.1 => match labels < 1.0 {
+            true => choice(
+                "blend",
+                "of trees for labels that documents carry and words for the others; it needs no GPU",
+            ),
+            false => choice("label-tree", "which needs no GPU, as every label has examples"),
+        },
         _ if !means.encoder => choice(
             "lexical",
             "which needs no encoder; `polytag encoders pull minilm` gives it one to choose from",
@@ -66,6 +77,9 @@ fn choose(means: Means, documents: u64, share: f64) -> Choice {
         0.0 => choice("maclr", "which learns from the texts alone, as no document has a label"),
         share if share < FEW => {
             choice("maclr-few-shot", "which learns from the texts, then from the few pairs that there are")
+        }
+        _ if means.gpu && labels >= 1.0 => {
+            choice("guided-experts", "which is best where every label has examples")
         }
         _ if means.gpu => {
             choice("of-lan", "which learns from the labelled documents and still finds other labels")
@@ -82,7 +96,7 @@ mod tests {
     fn pairs_documents_and_means_decide() {
         let all = Means { encoder: true, gpu: true };
         let slow = Means { gpu: false, ..all };
-        let method = |means, documents, share| choose(means, documents, share).method;
+        let method = |means, documents, share| choose(means, documents, share, share).method;
         assert_eq!(method(all, 100_000, 0.0), "maclr");
         assert_eq!(method(all, 100_000, 0.01), "maclr-few-shot");
         assert_eq!(method(all, 100_000, 0.8), "of-lan");
@@ -91,6 +105,13 @@ mod tests {
         assert_eq!(method(slow, 100_000, 0.0), "lexical");
         assert_eq!(method(slow, 100, 0.8), "lexical");
         assert_eq!(method(all, 0, 0.0), "lexical");
-        assert_eq!(method(Means { encoder: false, ..all }, 100, 0.0), "lexical");
+        let bare = Means { encoder: false, ..all };
+        assert_eq!(method(bare, 100, 0.0), "lexical");
+        assert_eq!(method(bare, 100, 1.0), "lexical");
+        for means in [slow, bare] {
+            assert_eq!(method(means, 100_000, 0.8), "blend");
+            assert_eq!(choose(means, 100_000, 1.0, 0.8).method, "label-tree");
+        }
+        assert_eq!(choose(all, 100_000, 1.0, 0.8).method, "guided-experts");
     }
 }

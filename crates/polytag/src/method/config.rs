@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Method;
+use super::blend::{Blend, BlendConfig};
 use super::classifier::{Classifier, ClassifierConfig};
 use super::dual_encoder::{DualEncoder, DualEncoderConfig};
 use super::error::MethodError;
@@ -47,6 +48,8 @@ pub const METHODS: &[&str] = &[
     "recorded",
     "conse",
     "xml0",
+    "blend",
+    "blend-neural",
 ];
 
 /// The complete settings of a method. A name is a preset: several of one kind differ in settings only.
@@ -70,6 +73,8 @@ pub enum MethodConfig {
     Recorded(RecordedConfig),
     /// Unseen labels on top of a classifier, by the name of a preset.
     Fusion(&'static str, FusionConfig),
+    /// One ranking out of several methods', by the name of a preset.
+    Blend(&'static str, BlendConfig),
 }
 
 /// What kind of model a method's name stands for.
@@ -84,6 +89,7 @@ pub(super) enum Kind {
     LabelTree,
     Recorded,
     Fusion,
+    Blend,
 }
 
 impl Kind {
@@ -100,6 +106,7 @@ impl Kind {
             "label-tree" | "xr-linear" | "parabel" | "bonsai" => Some(Kind::LabelTree),
             "recorded" => Some(Kind::Recorded),
             "conse" | "xml0" => Some(Kind::Fusion),
+            "blend" | "blend-neural" => Some(Kind::Blend),
             _ => None,
         }
     }
@@ -127,6 +134,8 @@ impl MethodConfig {
         let fusion = |name, preset: FusionConfig| {
             Ok(MethodConfig::Fusion(name, overridden(name, &preset, overrides)?))
         };
+        let blend =
+            |name, preset: BlendConfig| Ok(MethodConfig::Blend(name, overridden(name, &preset, overrides)?));
         match name {
             "auto" | "lexical" => {
                 let preset = LexicalConfig::default();
@@ -162,6 +171,8 @@ impl MethodConfig {
             }
             "conse" => fusion("conse", FusionConfig::conse()),
             "xml0" => fusion("xml0", FusionConfig::xml0()),
+            "blend" => blend("blend", BlendConfig::default()),
+            "blend-neural" => blend("blend-neural", BlendConfig::neural()),
             _ => Err(MethodError::Unknown { name: name.to_owned() }),
         }
     }
@@ -176,7 +187,8 @@ impl MethodConfig {
             | MethodConfig::LabelAttention(name, _)
             | MethodConfig::Classifier(name, _)
             | MethodConfig::LabelTree(name, _)
-            | MethodConfig::Fusion(name, _) => name,
+            | MethodConfig::Fusion(name, _)
+            | MethodConfig::Blend(name, _) => name,
             MethodConfig::Recorded(_) => "recorded",
         }
     }
@@ -189,6 +201,9 @@ impl MethodConfig {
             // What cannot be read is refused when it is fitted.
             MethodConfig::Fusion(_, config) => {
                 config.folders().iter().any(|folder| run::uses_network(folder).unwrap_or(false))
+            }
+            MethodConfig::Blend(_, config) => {
+                config.methods().unwrap_or_default().iter().any(|source| source.uses_network(encoders))
             }
             MethodConfig::Frozen(config) => !encoders.has_word_vectors(&config.encoder),
             MethodConfig::LabelTree(_, config) => {
@@ -207,6 +222,7 @@ impl MethodConfig {
                 | MethodConfig::LabelTree(..)
                 | MethodConfig::Recorded(_)
                 | MethodConfig::Fusion(..)
+                | MethodConfig::Blend(..)
         )
     }
 
@@ -218,6 +234,9 @@ impl MethodConfig {
             | MethodConfig::LabelTree(..)
             | MethodConfig::Recorded(_)
             | MethodConfig::Fusion(..) => false,
+            MethodConfig::Blend(_, config) => {
+                config.methods().unwrap_or_default().iter().any(MethodConfig::measures)
+            }
             MethodConfig::Maclr(_, config) => config.evaluations > 0,
             MethodConfig::DualEncoder(_, config) => config.training.steps.evaluations > 0,
             MethodConfig::LabelAttention(_, config) => config.training.steps.evaluations > 0,
@@ -230,6 +249,9 @@ impl MethodConfig {
         let mut inputs = match self {
             MethodConfig::Recorded(config) => vec![PathBuf::from(&config.scores)],
             MethodConfig::Fusion(_, config) => config.folders(),
+            MethodConfig::Blend(_, config) => {
+                config.methods().unwrap_or_default().iter().flat_map(MethodConfig::inputs).collect()
+            }
             _ => Vec::new(),
         };
         // What is not said is complained of when it is needed.
@@ -249,6 +271,7 @@ impl MethodConfig {
             MethodConfig::LabelTree(_, config) => serde_json::to_value(config),
             MethodConfig::Recorded(config) => serde_json::to_value(config),
             MethodConfig::Fusion(_, config) => serde_json::to_value(config),
+            MethodConfig::Blend(_, config) => serde_json::to_value(config),
         };
         value.expect("plain settings always make JSON")
     }
@@ -265,6 +288,7 @@ impl MethodConfig {
             MethodConfig::LabelTree(name, config) => Box::new(LabelTree::new(name, config)?),
             MethodConfig::Recorded(config) => Box::new(Recorded::try_from(config)?),
             MethodConfig::Fusion(name, config) => Box::new(Fusion::new(name, config)?),
+            MethodConfig::Blend(name, config) => Box::new(Blend::new(name, config)?),
         })
     }
 }

@@ -21,12 +21,14 @@ mod label_tree; // linear classifiers on words, in a tree
 mod recorded; // rankings that another program made
 mod parts; // models made of models
 mod fusion; // unseen labels on top of any classifier
+mod blend; // one ranking out of several methods'
 mod config; // methods by name
 mod kept; // what a training keeps while it runs
 mod auto; // which method suits a task
 mod run; // from a task to a model folder and back
 
 pub use auto::{Choice, Means};
+pub use blend::{Blend, BlendConfig, BlendModel};
 pub use classifier::{Classifier, ClassifierConfig, ClassifierModel, Expert, Guide, Layers, Reads, Together};
 pub use config::{METHODS, MethodConfig};
 pub use dual_encoder::{DualEncoder, DualEncoderConfig, DualEncoderModel, Pooling};

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use polytag_nn::device::Device;
 
 use super::TrainContext;
+use super::blend::{self, BlendModel};
 use super::classifier::ClassifierModel;
 use super::config::{Kind, METHODS, MethodConfig};
 use super::dual_encoder::DualEncoderModel;
@@ -84,6 +85,10 @@ pub fn uses_network(dir: &Path) -> Result<bool, Error> {
             let parts = fusion::PARTS.iter().map(|name| uses_network(&part_dir(dir, name)));
             parts.collect::<Result<Vec<bool>, Error>>()?.contains(&true)
         }
+        Kind::Blend => {
+            let parts = blend::NAMES.iter().map(|name| part_dir(dir, name)).take_while(|part| part.is_dir());
+            parts.map(|part| uses_network(&part)).collect::<Result<Vec<bool>, Error>>()?.contains(&true)
+        }
         Kind::LabelTree if !dir.join(ENCODER).is_dir() => false,
         _ => !WordVectors::are_in(&dir.join(ENCODER)),
     })
@@ -125,6 +130,7 @@ fn load_fitted(dir: &Path, device: &Device) -> Result<Box<dyn Predictor>, Error>
         Kind::Classifier => Box::new(ClassifierModel::load(&folder, device)?),
         Kind::Recorded => Box::new(RecordedModel::load(&folder)?),
         Kind::Fusion => Box::new(FusionModel::load(&folder, device)?),
+        Kind::Blend => Box::new(BlendModel::load(&folder, device)?),
     })
 }
 

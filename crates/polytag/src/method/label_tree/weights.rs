@@ -373,7 +373,8 @@ mod tests {
     fn margins_are_products_and_constants() {
         let (tree, weights) = weights();
         assert_eq!(weights.check(&tree), Ok(()));
-        assert_eq!(weights.entries(), 6);
+        // A zero among them: half of the root's children have a weight for the last feature, so that both do.
+        assert_eq!(weights.entries(), 7);
         let margins = |node, first, row: &[Entry], count| {
             let mut margins = vec![f32::NAN; count];
             weights.margins(node, first, row, &mut margins);
@@ -401,12 +402,12 @@ mod tests {
             weights.check(&tree).is_err()
         };
         assert!(broken(|weights| weights.node_rows = vec![0, 1, 2].into()));
-        assert!(broken(|weights| weights.node_entries = vec![0, 3, 2, 6].into()));
+        assert!(broken(|weights| weights.node_entries = vec![0, 4, 3, 7].into()));
         assert!(broken(|weights| weights.node_buckets = vec![1, 3, 7, 9].into()));
         assert!(broken(|weights| weights.shifts = vec![0, 0, 17].into()));
         assert!(broken(|weights| weights.lengths = vec![2, 0, 0, 0, 0].into()));
         assert!(broken(|weights| weights.lengths = vec![0; 4].into()));
-        assert!(broken(|weights| weights.children = vec![0, 1, 1, 2, 3, 0].into()));
+        assert!(broken(|weights| weights.children = vec![0, 1, 0, 1, 2, 3, 0].into()));
         assert!(broken(|weights| weights.weights = vec![1].into()));
         assert!(broken(|weights| weights.scales = vec![f32::NAN; 14].into()));
         assert!(broken(|weights| weights.buckets = vec![9; weights.buckets.len()].into()));

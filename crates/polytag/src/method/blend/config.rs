@@ -1,0 +1,172 @@
+//! Settings of a blend.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::method::config::MethodConfig;
+use crate::method::error::MethodError;
+
+/// Sources at most: each has a name of its own in the model folder.
+pub(super) const MOST_SOURCES: usize = NAMES.len();
+
+/// The names of sources as parts of a model.
+pub(in crate::method) const NAMES: [&str; 8] =
+    ["source0", "source1", "source2", "source3", "source4", "source5", "source6", "source7"];
+
+/// Settings of `blend`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BlendConfig {
+    /// The methods whose rankings are blended: names, or tables of a `method` and its settings.
+    pub sources: Vec<Value>,
+    /// The share of the train documents that sources are rehearsed on.
+    pub held_out: f64,
+    /// The share of the labels that are hidden from them there, to stand for those that nobody has seen.
+    pub hidden: f64,
+    /// How many labels of a source are looked at.
+    pub depth: usize,
+    /// What is added to the log-odds of unseen labels. null chooses as much as `give` allows.
+    pub unseen: Option<f32>,
+    /// How many points of nDCG@5 may be given up in the rehearsal so that more unseen labels are found.
+    pub give: f64,
+    /// How much rare labels gain: this times the logarithm of their inverse propensity is added to log-odds.
+    pub tail: f32,
+    /// Labels that are less likely than this are not given.
+    pub least: f32,
+}
+
+impl Default for BlendConfig {
+    fn default() -> BlendConfig {
+        BlendConfig {
+            sources: ["label-tree", "lexical"].map(Value::from).to_vec(),
+            held_out: 0.1,
+            hidden: 0.05,
+            depth: 100,
+            unseen: None,
+            give: 0.1,
+            tail: 0.0,
+            least: 0.0,
+        }
+    }
+}
+
+impl BlendConfig {
+    /// With encoders, for a GPU: one that finds unseen labels, and one that is best at the others.
+    pub fn neural() -> BlendConfig {
+        let sources = ["of-lan", "guided-experts", "label-tree", "lexical"].map(Value::from).to_vec();
+        BlendConfig { sources, ..BlendConfig::default() }
+    }
+
+    /// The methods of its sources.
+    pub(in crate::method) fn methods(&self) -> Result<Vec<MethodConfig>, MethodError> {
+        self.sources.iter().map(source).collect()
+    }
+
+    /// Whether the settings make sense together.
+    pub(super) fn check(&self, method: &'static str) -> Result<(), MethodError> {
+        let share = |value: f64| value > 0.0 && value <= 0.5;
+        let problem = match self {
+            _ if !(1..=MOST_SOURCES).contains(&self.sources.len()) => {
+                Some(format!("there are {} sources; name 1 to {MOST_SOURCES}", self.sources.len()))
+            }
+            _ if !share(self.held_out) => {
+                Some(format!("held_out = {} is out of range; say above 0, up to 0.5", self.held_out))
+            }
+            _ if !share(self.hidden) => {
+                Some(format!("hidden = {} is out of range; say above 0, up to 0.5", self.hidden))
+            }
+            _ if !(5..=10_000).contains(&self.depth) => {
+                Some(format!("depth = {} is out of range; say 5 to 10000", self.depth))
+            }
+            _ if self.unseen.is_some_and(|unseen| !(-50.0..=50.0).contains(&unseen)) => {
+                Some(format!("unseen = {} is out of range; say -50 to 50", self.unseen.unwrap_or_default()))
+            }
+            _ if !(0.0..=100.0).contains(&self.give) => {
+                Some(format!("give = {} is out of range; say 0 to 100", self.give))
+            }
+            _ if !(0.0..=10.0).contains(&self.tail) => {
+                Some(format!("tail = {} is out of range; say 0 to 10", self.tail))
+            }
+            _ if !(0.0..1.0).contains(&self.least) => {
+                Some(format!("least = {} is out of range; say a probability below 1", self.least))
+            }
+            _ => None,
+        };
+        match problem {
+            Some(problem) => Err(MethodError::Config { method, problem }),
+            None => self.methods().map(|_| ()),
+        }
+    }
+}
+
+/// A source from its setting.
+fn source(value: &Value) -> Result<MethodConfig, MethodError> {
+    let refused = |problem: String| MethodError::Config { method: "blend", problem };
+    let config = match value {
+        Value::String(name) => MethodConfig::named(name, &Value::Object(Map::new()))?,
+        Value::Object(fields) => {
+            let mut settings = fields.clone();
+            match settings.remove("method") {
+                Some(Value::String(name)) => MethodConfig::named(&name, &Value::Object(settings))?,
+                _ => {
+                    return Err(refused(format!("the source {value} names no method; add \"method\": NAME")));
+                }
+            }
+        }
+        _ => return Err(refused(format!("the source {value} is neither a name nor a table"))),
+    };
+    match config {
+        MethodConfig::Blend(..) => {
+            Err(refused("a blend of blends is one blend; name its sources".to_owned()))
+        }
+        config => Ok(config),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn sources_are_names_or_tables() {
+        let config = |sources: Value| BlendConfig {
+            sources: sources.as_array().unwrap().clone(),
+            ..BlendConfig::default()
+        };
+        let methods = config(json!(["lexical", {"method": "label-tree", "trees": 1}])).methods().unwrap();
+        assert_eq!(methods[0].name(), "lexical");
+        let MethodConfig::LabelTree("label-tree", tree) = &methods[1] else { panic!("{methods:?}") };
+        assert_eq!(tree.trees, 1);
+        for (sources, said) in [
+            (json!([]), "0 sources"),
+            (json!(["magic"]), "magic"),
+            (json!([{"trees": 1}]), "names no method"),
+            (json!([7]), "neither"),
+            (json!(["blend"]), "blend of blends"),
+            (json!([{"method": "lexical", "trees": 1}]), "trees"),
+        ] {
+            let error = config(sources).check("blend").unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+        for preset in [BlendConfig::default(), BlendConfig::neural()] {
+            assert!(preset.check("blend").is_ok());
+        }
+    }
+
+    #[test]
+    fn senseless_settings_are_refused() {
+        let refused = |change: fn(&mut BlendConfig)| {
+            let mut config = BlendConfig::default();
+            change(&mut config);
+            config.check("blend").unwrap_err().to_string()
+        };
+        assert!(refused(|config| config.held_out = 0.0).contains("held_out"));
+        assert!(refused(|config| config.hidden = 0.9).contains("hidden"));
+        assert!(refused(|config| config.depth = 1).contains("depth"));
+        assert!(refused(|config| config.unseen = Some(f32::NAN)).contains("unseen"));
+        assert!(refused(|config| config.give = -1.0).contains("give"));
+        assert!(refused(|config| config.tail = -1.0).contains("tail"));
+        assert!(refused(|config| config.least = 1.0).contains("least"));
+    }
+}

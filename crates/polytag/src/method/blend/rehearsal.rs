@@ -1,0 +1,199 @@
+//! The rehearsal of sources: some train documents are held out, and some labels are hidden from the rest.
+//!
+//! A source that is fitted on the rest meets the held-out documents as it will meet new ones, and the hidden labels as it
+//! will meet those that no document carries. Hidden are the labels that only held-out documents carry, and rare others
+//! chosen by chance: truly unseen labels are rare, or a document would carry them.
+
+use crate::data::{DataError, Dataset, Document, LabelSpace};
+use crate::ids::{DocId, LabelId};
+use crate::sparse::{GOLDEN, mixed};
+
+/// Documents that are held out at most; more say little more.
+const MOST_DOCUMENTS: usize = 5000;
+
+/// Labels that more documents carry than this are not hidden by chance.
+const RARE: u32 = 20;
+
+/// Some documents of a dataset, with labels of their own.
+pub(super) struct View<'a> {
+    dataset: &'a dyn Dataset,
+    documents: Vec<DocId>,
+    labels: Vec<Vec<LabelId>>,
+    space: LabelSpace,
+}
+
+/// What sources are fitted on, and what they are tried on.
+pub(super) struct Rehearsal<'a> {
+    /// The documents to learn from.
+    pub(super) rest: View<'a>,
+    /// The documents to try on, with all their labels.
+    pub(super) held_out: View<'a>,
+    /// Whether a label is hidden, by its position.
+    pub(super) hidden: Vec<bool>,
+}
+
+impl<'a> Rehearsal<'a> {
+    /// Holds out a share of the documents and hides a share of the labels; none, if that leaves nothing to learn from
+    /// or to try on.
+    pub(super) fn new(
+        dataset: &'a dyn Dataset,
+        (held_out, hidden): (f64, f64),
+        seed: u64,
+    ) -> Option<Rehearsal<'a>> {
+        let chance =
+            |salt: u64, place: u32| mixed(mixed(seed ^ salt) ^ GOLDEN.wrapping_mul(u64::from(place) + 1));
+        let mut order: Vec<DocId> =
+            (0..dataset.len() as u32).map(DocId).filter(|id| !dataset.labels_of(*id).is_empty()).collect();
+        order.sort_by_key(|id| (chance(0x646f_6373, id.0), *id));
+        let count = ((order.len() as f64 * held_out) as usize).min(MOST_DOCUMENTS);
+        let is_held: Vec<bool> = {
+            let mut is_held = vec![false; dataset.len()];
+            order[..count].iter().for_each(|id| is_held[id.index()] = true);
+            is_held
+        };
+        let space = dataset.label_space();
+        let mut left = vec![0u32; space.positions()];
+        for id in (0..dataset.len() as u32).map(DocId).filter(|id| !is_held[id.index()]) {
+            dataset.labels_of(id).iter().for_each(|label| left[label.index()] += 1);
+        }
+        let seen: Vec<LabelId> =
+            space.iter().map(|(label, _)| label).filter(|label| space.is_seen(*label)).collect();
+        let mut is_hidden = vec![false; space.positions()];
+        seen.iter()
+            .filter(|label| left[label.index()] == 0)
+            .for_each(|label| is_hidden[label.index()] = true);
+        let by_nature = is_hidden.iter().filter(|hidden| **hidden).count();
+        let wanted = (seen.len() as f64 * hidden) as usize;
+        let mut rare: Vec<LabelId> =
+            seen.into_iter().filter(|label| (1..=RARE).contains(&left[label.index()])).collect();
+        rare.sort_by_key(|label| (chance(0x6c61_6265, label.0), *label));
+        for label in rare.into_iter().take(wanted.saturating_sub(by_nature)) {
+            is_hidden[label.index()] = true;
+        }
+        let mut rest = View { dataset, documents: Vec::new(), labels: Vec::new(), space: space.clone() };
+        let mut held_out = View { dataset, documents: Vec::new(), labels: Vec::new(), space: space.clone() };
+        let mut counts = vec![0u32; space.positions()];
+        for id in (0..dataset.len() as u32).map(DocId) {
+            let labels = dataset.labels_of(id);
+            if is_held[id.index()] {
+                held_out.push(id, labels.to_vec());
+            } else {
+                let shown: Vec<LabelId> =
+                    labels.iter().copied().filter(|label| !is_hidden[label.index()]).collect();
+                // What carried hidden labels alone would teach that nothing fits.
+                if shown.is_empty() && !labels.is_empty() {
+                    continue;
+                }
+                shown.iter().for_each(|label| counts[label.index()] += 1);
+                rest.push(id, shown);
+            }
+        }
+        let any = counts.iter().any(|&count| count > 0);
+        let documents = rest.documents.len() as u64;
+        for view in [&mut rest, &mut held_out] {
+            view.space.set_train_counts(counts.clone(), documents);
+        }
+        (any && !held_out.documents.is_empty()).then_some(Rehearsal { rest, held_out, hidden: is_hidden })
+    }
+}
+
+impl View<'_> {
+    fn push(&mut self, id: DocId, labels: Vec<LabelId>) {
+        self.documents.push(id);
+        self.labels.push(labels);
+    }
+}
+
+impl Dataset for View<'_> {
+    fn len(&self) -> usize {
+        self.documents.len()
+    }
+
+    fn document(&self, id: DocId) -> Result<Document, DataError> {
+        let document = self.dataset.document(self.documents[id.index()])?;
+        Ok(Document { labels: Some(self.labels[id.index()].clone()), ..document })
+    }
+
+    fn labels_of(&self, id: DocId) -> &[LabelId] {
+        &self.labels[id.index()]
+    }
+
+    fn label_space(&self) -> &LabelSpace {
+        &self.space
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Label;
+
+    struct Made(LabelSpace, Vec<Vec<LabelId>>);
+
+    impl Dataset for Made {
+        fn len(&self) -> usize {
+            self.1.len()
+        }
+        fn document(&self, id: DocId) -> Result<Document, DataError> {
+            let labels = Some(self.1[id.index()].clone());
+            Ok(Document { id: id.0.to_string(), title: None, text: "words".into(), labels })
+        }
+        fn labels_of(&self, id: DocId) -> &[LabelId] {
+            &self.1[id.index()]
+        }
+        fn label_space(&self) -> &LabelSpace {
+            &self.0
+        }
+    }
+
+    fn made(documents: u32, labels: u32) -> Made {
+        let mut space = LabelSpace::default();
+        let ids: Vec<LabelId> =
+            (0..labels).map(|label| space.add(Label::new(&label.to_string(), "name")).unwrap()).collect();
+        let mut counts = vec![0; labels as usize];
+        let lists: Vec<Vec<LabelId>> = (0..documents)
+            .map(|document| {
+                let mut list = vec![ids[(document % labels) as usize], ids[(document / 3 % labels) as usize]];
+                list.sort_unstable();
+                list.dedup();
+                list.iter().for_each(|label| counts[label.index()] += 1);
+                list
+            })
+            .collect();
+        space.set_train_counts(counts, documents.into());
+        Made(space, lists)
+    }
+
+    #[test]
+    fn what_is_hidden_is_in_held_out_documents_alone() {
+        let made = made(400, 120);
+        let rehearsal = Rehearsal::new(&made, (0.2, 0.1), 3).unwrap();
+        assert_eq!(rehearsal.held_out.len(), 80);
+        let hidden = rehearsal.hidden.iter().filter(|hidden| **hidden).count();
+        assert!((12..=30).contains(&hidden), "{hidden}");
+        for document in 0..rehearsal.rest.len() as u32 {
+            let labels = rehearsal.rest.labels_of(DocId(document));
+            assert!(labels.iter().all(|label| !rehearsal.hidden[label.index()]));
+            assert_eq!(rehearsal.rest.document(DocId(document)).unwrap().gold(), labels);
+        }
+        let space = rehearsal.rest.label_space();
+        for (label, _) in space.iter() {
+            assert_eq!(space.is_seen(label), !rehearsal.hidden[label.index()]);
+        }
+        let carried = |label: usize| {
+            let held = 0..rehearsal.held_out.len() as u32;
+            held.filter(|&id| rehearsal.held_out.labels_of(DocId(id)).contains(&LabelId(label as u32)))
+                .count()
+        };
+        assert!((0..120).filter(|&label| rehearsal.hidden[label]).any(|label| carried(label) > 0));
+    }
+
+    #[test]
+    fn the_seed_decides_and_too_little_is_said() {
+        let made = made(100, 30);
+        let held = |seed| Rehearsal::new(&made, (0.1, 0.1), seed).unwrap().held_out.documents;
+        assert_eq!(held(1), held(1));
+        assert_ne!(held(1), held(2));
+        assert!(Rehearsal::new(&self::made(4, 2), (0.1, 0.1), 0).is_none());
+    }
+}
