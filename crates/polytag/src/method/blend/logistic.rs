@@ -14,13 +14,17 @@ pub(super) struct Logistic(pub(super) Vec<f64>);
 
 impl Logistic {
     /// The weights that make `right` the likeliest, with `ridge` times half their squares against them; the constant is
-    /// free. `features` lie end to end, as many an example as `width` says.
+    /// free. `features` lie end to end, as many an example as `width` says. Nothing is quite certain: among few examples
+    /// the right ones count as a little wrong, and the other way around (Platt, 1999), so that no chance is zero or one.
     pub(super) fn fit(features: &[f32], right: &[bool], width: usize, ridge: f64) -> Logistic {
         let mut weights = vec![0.0; width];
-        // Where nothing or everything is right, the constant would run away: as if one more of each had been seen.
-        let share = (right.iter().filter(|right| **right).count() as f64 + 1.0) / (right.len() as f64 + 2.0);
+        let positive = right.iter().filter(|right| **right).count() as f64;
+        let negative = right.len() as f64 - positive;
+        let (of_right, of_wrong) = ((positive + 1.0) / (positive + 2.0), 1.0 / (negative + 2.0));
+        let targets: Vec<f64> = right.iter().map(|&right| if right { of_right } else { of_wrong }).collect();
+        let share = (positive + 1.0) / (positive + negative + 2.0);
         weights[0] = (share / (1.0 - share)).ln();
-        let mut current = Slope::at(&weights, features, right, ridge);
+        let mut current = Slope::at(&weights, features, &targets, ridge);
         for _ in 0..STEPS {
             let Some(step) = solved(&current.curve, &current.slope, width) else { break };
             // Newton's step is halved until it helps; near the end it always does.
@@ -28,7 +32,7 @@ impl Logistic {
             let next = loop {
                 let tried: Vec<f64> =
                     weights.iter().zip(&step).map(|(weight, step)| weight - size * step).collect();
-                let slope = Slope::at(&tried, features, right, ridge);
+                let slope = Slope::at(&tried, features, &targets, ridge);
                 if slope.loss <= current.loss || size < 1e-4 {
                     break (tried, slope);
                 }
@@ -61,38 +65,39 @@ struct Slope {
 }
 
 impl Slope {
-    fn at(weights: &[f64], features: &[f32], right: &[bool], ridge: f64) -> Slope {
+    fn at(weights: &[f64], features: &[f32], targets: &[f64], ridge: f64) -> Slope {
         let width = weights.len();
         let model = Logistic(weights.to_vec());
-        let part = |(features, right): (&[f32], &[bool])| {
+        let part = |(features, targets): (&[f32], &[f64])| {
             let mut part = Slope::none(width);
-            for (example, &right) in features.chunks_exact(width).zip(right) {
+            for (example, &target) in features.chunks_exact(width).zip(targets) {
                 let odds = model.log_odds(example);
                 let chance = 1.0 / (1.0 + (-odds).exp());
                 // ln(1 + exp(±odds)), whichever does not overflow.
-                part.loss += odds.max(0.0) + (-odds.abs()).exp().ln_1p() - if right { odds } else { 0.0 };
-                let (off, bend) = (chance - f64::from(u8::from(right)), chance * (1.0 - chance));
-                for row in 0..width {
-                    let value = f64::from(example[row]);
+                part.loss += odds.max(0.0) + (-odds.abs()).exp().ln_1p() - target * odds;
+                let (off, bend) = (chance - target, chance * (1.0 - chance));
+                for (row, &value) in example.iter().enumerate() {
+                    let value = f64::from(value);
                     part.slope[row] += off * value;
-                    for column in 0..=row {
-                        part.curve[row * width + column] += bend * value * f64::from(example[column]);
+                    let curve = &mut part.curve[row * width..=row * width + row];
+                    for (curve, &other) in curve.iter_mut().zip(example) {
+                        *curve += bend * value * f64::from(other);
                     }
                 }
             }
             part
         };
-        let chunks = features.par_chunks(CHUNK * width).zip(right.par_chunks(CHUNK));
+        let chunks = features.par_chunks(CHUNK * width).zip(targets.par_chunks(CHUNK));
         // Added up in the order of chunks, so that the number of threads changes nothing.
         let parts: Vec<Slope> = chunks.map(part).collect();
         let mut total = parts.into_iter().fold(Slope::none(width), Slope::with);
-        for row in 0..width {
+        for (row, weight) in weights.iter().enumerate() {
             for column in 0..row {
                 total.curve[column * width + row] = total.curve[row * width + column];
             }
             if row > 0 {
-                total.loss += 0.5 * ridge * weights[row] * weights[row];
-                total.slope[row] += ridge * weights[row];
+                total.loss += 0.5 * ridge * weight * weight;
+                total.slope[row] += ridge * weight;
                 total.curve[row * width + row] += ridge;
             }
         }
@@ -173,7 +178,8 @@ mod tests {
         for right in [vec![true; 50], vec![false; 50]] {
             let found = Logistic::fit(&[1.0f32, 0.5, 0.5].repeat(50), &right, 3, 1.0);
             assert!(found.0.iter().all(|weight| weight.is_finite()));
-            assert_eq!(found.log_odds(&[1.0, 0.5, 0.5]) > 0.0, right[0]);
+            let odds = found.log_odds(&[1.0, 0.5, 0.5]);
+            assert!((odds > 0.0) == right[0] && odds.abs() < 4.5, "fifty of a kind are no certainty: {odds}");
         }
         assert!(Logistic::fit(&[], &[], 2, 1.0).0.iter().all(|weight| weight.is_finite()));
     }

@@ -91,16 +91,16 @@ fn visit_row(visit: &mut Visit<'_>, row: usize) -> f32 {
     let entries = &visit.entries[(range.start - visit.first) as usize..(range.end - visit.first) as usize];
     let score = product(entries, visit.weights);
     let (slack, step) = (visit.slack, 1.0 / (visit.squares[row] + visit.slack));
-    let (positive, used) = (visit.positives[row], *visit.used);
+    let (positive, used) = (visit.positives[row], Lanes(*visit.used));
     let old = visit.duals[row];
     let (mut new, mut change, mut far) = (Lanes::default(), Lanes::default(), Lanes::default());
     for lane in 0..LANES {
         let sign = if positive >> lane & 1 == 1 { 1.0 } else { -1.0 };
         let gradient = sign * score.0[lane] - 1.0 + slack * old.0[lane];
-        new.0[lane] = (old.0[lane] - gradient * step * used[lane]).max(0.0);
+        new.0[lane] = (old.0[lane] - gradient * step * used.0[lane]).max(0.0);
         let projected = if old.0[lane] > 0.0 { gradient } else { gradient.min(0.0) };
         change.0[lane] = (new.0[lane] - old.0[lane]) * sign;
-        far.0[lane] = projected.abs() * used[lane];
+        far.0[lane] = projected.abs() * used.0[lane];
     }
     let far = far.0.iter().fold(0.0f32, |most, &far| most.max(far));
     if far > visit.still {
