@@ -31,9 +31,9 @@ fn both_kinds(dir: &Path) -> PathBuf {
         let gold: std::collections::BTreeSet<usize> = [first, second].into();
         let mut words: Vec<String> =
             gold.iter().map(|l| format!("word{l} filler{}", (i * 31 + l) % 17)).collect();
-        words.extend(gold.iter().filter(|l| (i + *l) % 2 == 0).map(|&l| name(l)));
+        words.extend(gold.iter().filter(|l| (i + *l).is_multiple_of(2)).map(|&l| name(l)));
         // A name that means nothing.
-        words.extend((i % 3 == 0).then(|| name((i * 17 + 5) % labels)));
+        words.extend(i.is_multiple_of(3).then(|| name((i * 17 + 5) % labels)));
         let ids: Vec<String> = gold.iter().map(|l| format!("l{l}")).collect();
         json!({"id": i.to_string(), "text": words.join(" "), "labels": ids}).to_string()
     };

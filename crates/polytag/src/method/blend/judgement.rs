@@ -227,8 +227,11 @@ mod tests {
     use super::*;
     use crate::ranking::Ranking;
 
+    /// What a source ranks for each document, its labels, which labels are hidden, and how often each is carried.
+    type Made = (Vec<Vec<Scored>>, Vec<Vec<LabelId>>, Vec<bool>, Vec<u32>);
+
     /// Documents whose label is often the first of a source that knows what is hidden, too, and seldom the others.
-    fn rankings() -> (Vec<Vec<Scored>>, Vec<Vec<LabelId>>, Vec<bool>, Vec<u32>) {
+    fn rankings() -> Made {
         let labels = 40u32;
         let hidden: Vec<bool> = (0..labels).map(|label| label % 4 == 0).collect();
         let counts: Vec<u32> = hidden.iter().map(|&hidden| if hidden { 0 } else { 5 }).collect();

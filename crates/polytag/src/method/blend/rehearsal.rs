@@ -149,7 +149,7 @@ mod tests {
     fn made(documents: u32, labels: u32) -> Made {
         let mut space = LabelSpace::default();
         let ids: Vec<LabelId> =
-            (0..labels).map(|label| space.add(Label::new(&label.to_string(), "name")).unwrap()).collect();
+            (0..labels).map(|label| space.add(Label::new(label.to_string(), "name")).unwrap()).collect();
         let mut counts = vec![0; labels as usize];
         let lists: Vec<Vec<LabelId>> = (0..documents)
             .map(|document| {

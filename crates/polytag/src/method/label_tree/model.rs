@@ -67,6 +67,9 @@ impl Grown {
 /// Rows that walk down a tree together: enough for the weights of a node to be used while they are at hand.
 const TOGETHER: usize = 512;
 
+/// Labels that rows walking together may come to in a tree; 8 bytes each.
+const MOST_WAYS: usize = 1 << 22;
+
 /// Labels that are looked for in a node, about, where many are wanted.
 const OF_A_NODE: usize = 8;
 
@@ -136,7 +139,8 @@ impl LabelTreeModel {
     /// If a score is no finite number.
     pub fn rank(&self, rows: &[Vec<Entry>], ask: &Ask<'_>) -> Result<Vec<Ranking>, PredictError> {
         let may = self.places(ask);
-        let size = rows.len().div_ceil(rayon::current_num_threads()).clamp(1, TOGETHER);
+        let together = (MOST_WAYS / self.beam(ask, &may) / self.config.leaf).clamp(1, TOGETHER);
+        let size = rows.len().div_ceil(rayon::current_num_threads()).clamp(1, together);
         let chunks: Vec<Vec<Ranking>> =
             rows.par_chunks(size).map(|rows| self.answer(rows, ask, &may)).collect::<Result<_, _>>()?;
         Ok(chunks.into_iter().flatten().collect())
@@ -153,11 +157,7 @@ impl LabelTreeModel {
         ask: &Ask<'_>,
         may: &[Option<Vec<u32>>],
     ) -> Result<Vec<Ranking>, PredictError> {
-        // Wide enough for as many labels as are wanted, of which a node has a few. Of labels that may be answered with it
-        // may have but one.
-        let few = if may.iter().any(Option::is_some) { 1 } else { OF_A_NODE };
-        let wide = ask.k.div_ceil(few);
-        let beam = self.config.beam.max(wide);
+        let beam = self.beam(ask, may);
         let mut found: Vec<Vec<(u32, f32)>> = vec![Vec::new(); rows.len()];
         for (grown, may) in self.trees.iter().zip(may) {
             let search =
@@ -181,6 +181,13 @@ impl LabelTreeModel {
             Ok(Ranking::new(scored, ask.k)?)
         };
         found.into_iter().map(ranking).collect()
+    }
+
+    /// How many nodes of a level are followed: enough for as many labels as are wanted, of which a node has a few. Of labels
+    /// that may be answered with it may have but one.
+    fn beam(&self, ask: &Ask<'_>, may: &[Option<Vec<u32>>]) -> usize {
+        let few = if may.iter().any(Option::is_some) { 1 } else { OF_A_NODE };
+        self.config.beam.max(ask.k.div_ceil(few)).min(self.labels.len())
     }
 
     /// The places in each tree of the labels that may be answered with; none where all may.
