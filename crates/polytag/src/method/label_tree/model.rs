@@ -186,7 +186,8 @@ impl LabelTreeModel {
     /// How many nodes of a level are followed: enough for as many labels as are wanted, of which a node has a few. Of labels
     /// that may be answered with it may have but one.
     fn beam(&self, ask: &Ask<'_>, may: &[Option<Vec<u32>>]) -> usize {
-        let few = if may.iter().any(Option::is_some) { 1 } else { OF_A_NODE };
+        // A node of the last level is at least half full.
+        let few = if may.iter().any(Option::is_some) { 1 } else { OF_A_NODE.min(self.config.leaf / 2) };
         self.config.beam.max(ask.k.div_ceil(few)).min(self.labels.len())
     }
 
