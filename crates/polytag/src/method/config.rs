@@ -203,7 +203,7 @@ impl MethodConfig {
                 config.folders().iter().any(|folder| run::uses_network(folder).unwrap_or(false))
             }
             MethodConfig::Blend(_, config) => {
-                config.methods().unwrap_or_default().iter().any(|source| source.uses_network(encoders))
+                config.checked_methods().iter().any(|source| source.uses_network(encoders))
             }
             MethodConfig::Frozen(config) => !encoders.has_word_vectors(&config.encoder),
             MethodConfig::LabelTree(_, config) => {
@@ -234,9 +234,7 @@ impl MethodConfig {
             | MethodConfig::LabelTree(..)
             | MethodConfig::Recorded(_)
             | MethodConfig::Fusion(..) => false,
-            MethodConfig::Blend(_, config) => {
-                config.methods().unwrap_or_default().iter().any(MethodConfig::measures)
-            }
+            MethodConfig::Blend(_, config) => config.checked_methods().iter().any(MethodConfig::measures),
             MethodConfig::Maclr(_, config) => config.evaluations > 0,
             MethodConfig::DualEncoder(_, config) => config.training.steps.evaluations > 0,
             MethodConfig::LabelAttention(_, config) => config.training.steps.evaluations > 0,
@@ -250,7 +248,7 @@ impl MethodConfig {
             MethodConfig::Recorded(config) => vec![PathBuf::from(&config.scores)],
             MethodConfig::Fusion(_, config) => config.folders(),
             MethodConfig::Blend(_, config) => {
-                config.methods().unwrap_or_default().iter().flat_map(MethodConfig::inputs).collect()
+                config.checked_methods().iter().flat_map(MethodConfig::inputs).collect()
             }
             _ => Vec::new(),
         };

@@ -50,7 +50,7 @@ pub fn fit(
     let inputs: Vec<&Path> = [task.dir()].into_iter().chain(inputs.iter().map(PathBuf::as_path)).collect();
     let provenance = Provenance { config: config.to_value(), seed: context.seed, sources };
     // The target is checked before the work, not after it.
-    let mut writer = ModelWriter::create(target, name, &provenance, &inputs)?;
+    let writer = ModelWriter::create(target, name, &provenance, &inputs)?;
     let dataset: Box<dyn Dataset> = match train {
         Some(_) => Box::new(task.dataset(Split::Train, context.progress, context.stop)?),
         None => Box::new(LabelsOnly::new(task.labels().clone())),
@@ -61,7 +61,17 @@ pub fn fit(
     };
     let dev = dev.as_ref().map(|dev| -> &dyn Dataset { dev });
     let context = TrainContext { dev: context.dev.or(dev), task: context.task.or(Some(task)), ..*context };
-    let predictor = config.method()?.train(dataset.as_ref(), &context)?;
+    fit_into(writer, config, dataset.as_ref(), &context)
+}
+
+/// Fits a method to documents and writes its model.
+pub(super) fn fit_into(
+    mut writer: ModelWriter,
+    config: MethodConfig,
+    dataset: &dyn Dataset,
+    context: &TrainContext<'_>,
+) -> Result<Fitted, Error> {
+    let predictor = config.method()?.train(dataset, context)?;
     writer.labels(predictor.label_space())?;
     predictor.save(&mut writer)?;
     let manifest = writer.finish()?;
@@ -81,12 +91,9 @@ pub fn uses_network(dir: &Path) -> Result<bool, Error> {
     let folder = ModelFolder::open(dir)?;
     Ok(match kind(&folder)? {
         Kind::Lexical | Kind::Recorded => false,
-        Kind::Fusion => {
-            let parts = fusion::PARTS.iter().map(|name| uses_network(&part_dir(dir, name)));
-            parts.collect::<Result<Vec<bool>, Error>>()?.contains(&true)
-        }
-        Kind::Blend => {
-            let parts = blend::NAMES.iter().map(|name| part_dir(dir, name)).take_while(|part| part.is_dir());
+        kind @ (Kind::Fusion | Kind::Blend) => {
+            let names = if kind == Kind::Fusion { &fusion::PARTS[..] } else { &blend::NAMES[..] };
+            let parts = names.iter().map(|name| part_dir(dir, name)).take_while(|part| part.is_dir());
             parts.map(|part| uses_network(&part)).collect::<Result<Vec<bool>, Error>>()?.contains(&true)
         }
         Kind::LabelTree if !dir.join(ENCODER).is_dir() => false,

@@ -56,6 +56,7 @@ pub use evaluate::evaluate;
 pub use evaluation::{Evaluation, EvaluationTally};
 pub use macro_average::MacroAverage;
 pub use ndcg::Ndcg;
+pub(crate) use ndcg::{discount, ideal_gain};
 pub use per_document::{AveragesTally, DocumentAverages, PerDocument, Ratio};
 pub use per_label::{LabelAverages, LabelCount, LabelCounts, LabelsTally, PerLabel};
 pub use precision::Precision;

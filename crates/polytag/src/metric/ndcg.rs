@@ -13,12 +13,12 @@ use super::table::LabelTable;
 pub struct Ndcg(pub Cutoffs);
 
 /// What a right label on the place `rank`, counted from one, is worth.
-pub(super) fn discount(rank: usize) -> f64 {
+pub(crate) fn discount(rank: usize) -> f64 {
     1.0 / ((rank + 1) as f64).log2()
 }
 
 /// What the first `places` places are worth when all of them are right.
-pub(super) fn ideal_gain(places: usize) -> f64 {
+pub(crate) fn ideal_gain(places: usize) -> f64 {
     (1..=places).map(discount).sum()
 }
 

@@ -62,6 +62,11 @@ impl BlendConfig {
         self.sources.iter().map(source).collect()
     }
 
+    /// The same of settings that were checked; what cannot be read is refused when it is fitted.
+    pub(in crate::method) fn checked_methods(&self) -> Vec<MethodConfig> {
+        self.methods().unwrap_or_default()
+    }
+
     /// Whether the settings make sense together.
     pub(super) fn check(&self, method: &'static str) -> Result<(), MethodError> {
         let share = |value: f64| value > 0.0 && value <= 0.5;

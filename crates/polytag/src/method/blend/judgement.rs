@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::evidence::{OF_A_SOURCE, Said, Scale, each_label, extend, width};
-use super::logistic::Logistic;
+use super::logistic::{Logistic, probability};
 use crate::ids::LabelId;
+use crate::metric::{discount, ideal_gain};
 use crate::ranking::Scored;
 
 /// What keeps weights small; features are of about the size of one.
@@ -165,11 +166,9 @@ impl Lesson<'_> {
     }
 
     fn ndcg(&self, judged: &[Vec<Judged>]) -> f64 {
-        let gain = |place: usize| 1.0 / (place as f64 + 2.0).log2();
         let of_document = |(judged, tried): (&Vec<Judged>, &Tried<'_>)| {
-            let ideal: f64 = (0..tried.gold.len().min(PLACES)).map(gain).sum();
-            let right = judged.iter().take(PLACES).enumerate().filter(|(_, judged)| judged.is_right);
-            right.map(|(place, _)| gain(place)).sum::<f64>() / ideal
+            let right = judged.iter().zip(1..=PLACES).filter(|(judged, _)| judged.is_right);
+            right.map(|(_, rank)| discount(rank)).sum::<f64>() / ideal_gain(tried.gold.len().min(PLACES))
         };
         judged.iter().zip(&self.tried).map(of_document).sum::<f64>() / judged.len().max(1) as f64
     }
@@ -212,7 +211,7 @@ impl Examples {
 fn calibration_error(judged: &[Vec<Judged>]) -> f64 {
     let mut bins = [(0usize, 0.0f64, 0usize); BINS];
     for judged in judged.iter().flat_map(|judged| judged.iter().take(PLACES)) {
-        let chance = 1.0 / (1.0 + (-judged.odds).exp());
+        let chance = probability(judged.odds);
         let (count, sum, right) = &mut bins[((chance * BINS as f64) as usize).min(BINS - 1)];
         *count += 1;
         *sum += chance;

@@ -56,6 +56,11 @@ impl Logistic {
     }
 }
 
+/// The probability whose log-odds these are.
+pub(super) fn probability(log_odds: f64) -> f64 {
+    1.0 / (1.0 + (-log_odds).exp())
+}
+
 /// The loss of weights, and its first and second derivatives.
 struct Slope {
     loss: f64,
@@ -72,7 +77,7 @@ impl Slope {
             let mut part = Slope::none(width);
             for (example, &target) in features.chunks_exact(width).zip(targets) {
                 let odds = model.log_odds(example);
-                let chance = 1.0 / (1.0 + (-odds).exp());
+                let chance = probability(odds);
                 // ln(1 + exp(±odds)), whichever does not overflow.
                 part.loss += odds.max(0.0) + (-odds.abs()).exp().ln_1p() - target * odds;
                 let (off, bend) = (chance - target, chance * (1.0 - chance));

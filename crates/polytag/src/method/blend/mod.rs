@@ -140,12 +140,9 @@ impl Blend {
         context: &TrainContext<'_>,
     ) -> Result<(), crate::Error> {
         let provenance = Provenance { config: config.to_value(), seed: context.seed, sources: Vec::new() };
-        let mut writer = ModelWriter::create(dir, config.name(), &provenance, &[])?;
+        let writer = ModelWriter::create(dir, config.name(), &provenance, &[])?;
         let dev = context.dev.filter(|_| config.measures());
-        let predictor = config.method()?.train(dataset, &TrainContext { dev, folder: None, ..*context })?;
-        writer.labels(predictor.label_space())?;
-        predictor.save(&mut writer)?;
-        writer.finish()?;
+        run::fit_into(writer, config, dataset, &TrainContext { dev, folder: None, ..*context })?;
         Ok(())
     }
 }

@@ -7,6 +7,7 @@ use tempfile::TempDir;
 use super::config::{BlendConfig, NAMES};
 use super::evidence::{Said, each_label};
 use super::judgement::Judgement;
+use super::logistic::probability;
 use crate::artifact::{ArtifactError, MANIFEST, ModelFolder, ModelWriter};
 use crate::data::{LabelChange, LabelSpace, Passage};
 use crate::ids::LabelId;
@@ -128,10 +129,6 @@ impl BlendModel {
     }
 }
 
-fn probability(log_odds: f64) -> f32 {
-    (1.0 / (1.0 + (-log_odds).exp())) as f32
-}
-
 impl Predictor for BlendModel {
     fn label_space(&self) -> &LabelSpace {
         &self.space
@@ -144,7 +141,7 @@ impl Predictor for BlendModel {
             let mut top = TopK::new(ask.k);
             let mut failure = None;
             each_label(&rankings, |label, said| {
-                let score = probability(self.log_odds(label, said).0);
+                let score = probability(self.log_odds(label, said).0) as f32;
                 if self.space.is_active(label) && score >= self.config.least {
                     failure = failure.take().or(top.push(Scored { label, score }).err());
                 }
@@ -180,7 +177,7 @@ impl Predictor for BlendModel {
             return Ok(Explanation { score: 0.0, matched: None, reasons: Vec::new(), marks: Vec::new() });
         };
         let (odds, parts) = self.log_odds(label, &said);
-        let names = self.config.methods().unwrap_or_default();
+        let names = self.config.checked_methods();
         let mut reasons: Vec<Reason> = Vec::new();
         let mut add = |words: String, weight: f64| {
             reasons.push(Reason { words, field: Field::Predicted, weight: weight as f32, attention: None });
@@ -198,7 +195,7 @@ impl Predictor for BlendModel {
         add(format!("carried by {count} documents"), odds - parts.iter().sum::<f64>());
         reasons.sort_by(Reason::order);
         let matched = Some(self.space.label(label).name.clone());
-        Ok(Explanation { score: probability(odds), matched, reasons, marks: Vec::new() })
+        Ok(Explanation { score: probability(odds) as f32, matched, reasons, marks: Vec::new() })
     }
 
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {

@@ -21,7 +21,8 @@ mod weights; // what they learned, for the way down
 mod features; // what they see of a document
 mod train; // a tree, level by level
 mod explain; // which words speak for a label
-mod model; // the way down
+mod descent; // the way down
+mod model; // the predictor
 
 pub use model::LabelTreeModel;
 
