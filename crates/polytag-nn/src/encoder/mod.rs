@@ -13,8 +13,8 @@ use std::path::Path;
 use crate::batch::Batch;
 use crate::device::Device;
 use crate::error::Error;
-use crate::op::{AddNorm, Attention, FeedForward, Products, Tables};
-use crate::op::{add_norm, attention, dropout, embedding, relative_bias};
+use crate::op::{AddNorm, Attention, FeedForward, Pooling, Products, Tables};
+use crate::op::{add_norm, attention, dropout, embedding, pool, relative_bias};
 use crate::parameters::{ParameterId, Parameters, ParametersBuilder};
 use crate::random::Key;
 use crate::tape::{Tape, Var};
@@ -58,11 +58,21 @@ struct Layer {
     norm: Pair,
 }
 
-/// What all layers share in a pass.
+/// How much of the highest layer is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Top {
+    /// Every token.
+    Tokens,
+    /// The first token of each sequence, which saves the others' part of the layer after attention.
+    First,
+}
+
+/// What layers share in a pass, and how much of one is wanted.
 #[derive(Clone, Copy)]
 struct Around<'a> {
     batch: &'a Batch,
     distances: Option<&'a Var>,
+    top: Top,
 }
 
 impl Encoder {
@@ -198,6 +208,20 @@ impl Encoder {
     /// # Errors
     /// If a layer or a token of the batch is not there.
     pub fn forward(&self, tape: &mut Tape<'_>, batch: &Batch, wanted: &[usize]) -> Result<Vec<Var>, Error> {
+        self.states(tape, batch, (wanted, Top::Tokens))
+    }
+
+    /// The same; of the highest wanted layer perhaps the first tokens alone, a row a sequence. On a GPU it has all of
+    /// them, which what reads first tokens can tell by the number of rows.
+    ///
+    /// # Errors
+    /// As [`forward`](Encoder::forward).
+    pub fn states(
+        &self,
+        tape: &mut Tape<'_>,
+        batch: &Batch,
+        (wanted, top): (&[usize], Top),
+    ) -> Result<Vec<Var>, Error> {
         let highest = wanted.iter().copied().max().unwrap_or(0);
         if highest > self.last() {
             let layers = self.last();
@@ -209,7 +233,8 @@ impl Encoder {
         let mut state = self.embed(tape, batch)?;
         for (number, place) in kept.iter_mut().enumerate() {
             if let Some(below) = number.checked_sub(1) {
-                let around = Around { batch, distances: distances.as_ref() };
+                let top = if number == highest { top } else { Top::Tokens };
+                let around = Around { batch, distances: distances.as_ref(), top };
                 state = self.layer(tape, &self.layers[below], &state, around)?;
             }
             *place = wanted.contains(&number).then(|| state.clone());
@@ -238,10 +263,16 @@ impl Encoder {
         let projected = products.linear(tape, input, layer.projection.weight, Some(layer.projection.bias))?;
         let mixing =
             Attention { heads: config.heads, dropout: config.attention_dropout, bias: around.distances };
-        let mixed = attention(tape, &projected, around.batch, mixing)?;
+        let mut mixed = attention(tape, &projected, around.batch, mixing)?;
+        let mut input = input.clone();
+        // After attention every token is by itself. Activations on a GPU are in fewer bits than pooled ones.
+        if around.top == Top::First && matches!(mixed.tensor().device(), Device::Cpu(_)) {
+            mixed = pool(tape, &mixed, around.batch, Pooling::Cls)?;
+            input = pool(tape, &input, around.batch, Pooling::Cls)?;
+        }
         let mixed = products.linear(tape, &mixed, layer.attention.weight, None)?;
         let join =
-            self.add_norm(Some(layer.attention.bias), Some(input), layer.attention_norm, attention_rate);
+            self.add_norm(Some(layer.attention.bias), Some(&input), layer.attention_norm, attention_rate);
         let middle = add_norm(tape, &mixed, join)?;
         let weights = FeedForward { up: layer.up.weight, up_bias: layer.up.bias, down: layer.down.weight };
         let inner = products.feed_forward(tape, &middle, weights)?;

@@ -114,6 +114,23 @@ fn layers_come_in_the_order_asked_for() {
 }
 
 #[test]
+fn first_tokens_alone_are_what_they_are_among_others() {
+    for family in FAMILIES {
+        let (encoder, parameters) = load(&golden::tiny(family), &Device::cpu());
+        let texts: [&[u32]; 3] = [&[2, 9, 7, 3], &[5], &[2, 3]];
+        let batch = encoder.batch(&Device::cpu(), texts).unwrap();
+        let mut tape = Tape::inference(&parameters);
+        let wanted = [encoder.last(), 1];
+        let all = encoder.forward(&mut tape, &batch, &wanted).unwrap();
+        let some = encoder.states(&mut tape, &batch, (&wanted, Top::First)).unwrap();
+        let first = crate::op::pool(&mut tape, &all[0], &batch, Pooling::Cls).unwrap();
+        assert_eq!(some[0].tensor().rows(), 3);
+        assert_eq!(some[0].tensor().values(), first.tensor().values(), "{family}");
+        assert_eq!(some[1].tensor().values(), all[1].tensor().values(), "lower layers have all tokens");
+    }
+}
+
+#[test]
 fn what_is_written_is_loaded_with_the_same_values() {
     for family in FAMILIES {
         let (encoder, parameters) = load(&golden::tiny(family), &Device::cpu());

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use crate::batch::Batch;
 use crate::device::{Device, Precision};
-use crate::encoder::Encoder;
+use crate::encoder::{Encoder, Top};
 use crate::error::Error;
 use crate::parameters::Parameters;
 use crate::tape::{Tape, Var};
@@ -41,12 +41,12 @@ pub fn in_batches<R: Send>(
     head: impl Fn(&mut Tape<'_>, &Var, &Batch) -> Result<Vec<R>, Error> + Sync,
 ) -> Result<Vec<R>, Error> {
     let layers = [encoder.last()];
-    layers_in_batches((encoder, &layers), parameters, texts, |tape, states, batch| {
+    layers_in_batches((encoder, &layers, Top::Tokens), parameters, texts, |tape, states, batch| {
         head(tape, &states[0], batch)
     })
 }
 
-/// The same with the hidden states of several layers, numbered as [`Encoder::forward`] does.
+/// The same with the hidden states of several layers, as [`Encoder::states`] gives them.
 ///
 /// # Errors
 /// As [`in_batches`], and if there is no such layer.
@@ -54,7 +54,7 @@ pub fn in_batches<R: Send>(
 /// # Panics
 /// As [`in_batches`].
 pub fn layers_in_batches<R: Send>(
-    (encoder, layers): (&Encoder, &[usize]),
+    (encoder, layers, top): (&Encoder, &[usize], Top),
     parameters: &Parameters,
     texts: &[&[u32]],
     head: impl Fn(&mut Tape<'_>, &[Var], &Batch) -> Result<Vec<R>, Error> + Sync,
@@ -62,7 +62,7 @@ pub fn layers_in_batches<R: Send>(
     let run = |texts_of_batch: &[usize]| {
         let batch = encoder.batch(parameters.device(), texts_of_batch.iter().map(|&text| texts[text]))?;
         let mut tape = Tape::inference(parameters);
-        let states = encoder.forward(&mut tape, &batch, layers)?;
+        let states = encoder.states(&mut tape, &batch, (layers, top))?;
         let results = head(&mut tape, &states, &batch)?;
         assert_eq!(results.len(), batch.len(), "a result a text");
         Ok(results)

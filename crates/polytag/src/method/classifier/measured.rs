@@ -106,7 +106,7 @@ pub(super) fn rank<R: Send>(
     (texts, named): (&[&[u32]], Option<&[u32]>),
     best: impl Fn(&Found<'_>) -> R + Sync,
 ) -> Result<Vec<R>, Error> {
-    layers_in_batches((encoder, &network.layers), parameters, texts, |tape, states, batch| {
+    layers_in_batches((encoder, &network.layers, network.top), parameters, texts, |tape, states, batch| {
         let reads = network.read(tape, states, batch)?;
         let mut found = Vec::with_capacity(batch.len());
         if let (Some(_), Some(rows)) = (&network.recall, named) {

@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use polytag_nn::batch::Batch;
-use polytag_nn::encoder::Encoder;
+use polytag_nn::encoder::{Encoder, Top};
 use polytag_nn::error::Error;
 use polytag_nn::loss::{Number, Scores};
 use polytag_nn::op::{
@@ -28,6 +28,8 @@ use crate::method::training::probability;
 pub(super) struct Network {
     /// The layers that somebody reads, in order.
     pub(super) layers: Vec<usize>,
+    /// How much of the highest of them is read.
+    pub(super) top: Top,
     /// Rows of labels, filled up.
     pub(super) columns: usize,
     pub(super) experts: Vec<Judge>,
@@ -62,6 +64,15 @@ pub(super) enum Read {
     Vectors(Vec<Var>),
     /// A row a token.
     Tokens(Var),
+}
+
+/// A row a sequence. A layer of which the first tokens alone are there has that already; where there is a row a sequence
+/// because each has one token, that is what pooling gives, too.
+fn pooled(tape: &mut Tape<'_>, (state, batch): (&Var, &Batch), pooling: Pooling) -> Result<Var, Error> {
+    match state.tensor().rows() == batch.len() {
+        true => Ok(state.clone()),
+        false => pool(tape, state, batch, pooling),
+    }
 }
 
 impl Network {
@@ -129,7 +140,14 @@ impl Network {
             }
         };
         let memory = ChunkMemory::new(config.steps.chunk_mib << 20);
-        Ok(Network { layers, columns, experts, recall, dropout: config.feature_dropout, memory })
+        let reads_first = |judge: &Judge| match judge {
+            Judge::Pooled { pooling, parts, .. } => {
+                *pooling == Pooling::Cls || parts.iter().all(|(state, _)| state + 1 < layers.len())
+            }
+            Judge::Looking { state, .. } => state + 1 < layers.len(),
+        };
+        let top = if experts.iter().all(reads_first) { Top::First } else { Top::Tokens };
+        Ok(Network { layers, top, columns, experts, recall, dropout: config.feature_dropout, memory })
     }
 
     /// All weights.
@@ -150,7 +168,7 @@ impl Network {
         (states, batch): (&[Var], &Batch),
         sequences: Range<usize>,
     ) -> Result<Var, Error> {
-        let first = pool(tape, &states[recall.state], batch, Pooling::Cls)?;
+        let first = pooled(tape, (&states[recall.state], batch), Pooling::Cls)?;
         let some = Network::some(tape, &[first], sequences)?;
         let kept = dropout(tape, &some[0], self.dropout)?;
         linear(tape, &kept, recall.vectors, Some(recall.bias))
@@ -165,8 +183,9 @@ impl Network {
     ) -> Result<Vec<Read>, Error> {
         let read = |judge: &Judge| match judge {
             Judge::Pooled { pooling, parts, .. } => {
-                let pooled = |&(state, _): &(usize, ParameterId)| pool(tape, &states[state], batch, *pooling);
-                Ok(Read::Vectors(parts.iter().map(pooled).collect::<Result<_, Error>>()?))
+                let vectors =
+                    |&(state, _): &(usize, ParameterId)| pooled(tape, (&states[state], batch), *pooling);
+                Ok(Read::Vectors(parts.iter().map(vectors).collect::<Result<_, Error>>()?))
             }
             Judge::Looking { state, .. } => Ok(Read::Tokens(states[*state].clone())),
         };
