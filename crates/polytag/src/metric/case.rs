@@ -8,7 +8,9 @@ pub struct Case<'a> {
     /// The predicted labels out of all labels, best first, each once, as deep as the metrics ask.
     /// A method that found fewer labels gives a shorter list, or an empty one.
     pub ranking: &'a [LabelId],
-    /// The same restricted to unseen labels, which is not a part of `ranking`: it is as deep again.
+    /// How probable each of them is, where the model's scores are probabilities.
+    pub chances: Option<&'a [f32]>,
+    /// The ranking restricted to unseen labels, which is not a part of `ranking`: it is as deep again.
     /// Wanted for documents with an unseen gold label; without it they are left out of the
     /// unseen-only metrics.
     pub unseen_ranking: Option<&'a [LabelId]>,
@@ -42,7 +44,7 @@ mod tests {
     #[test]
     fn hits_are_counted_within_the_first_places() {
         let (ranking, gold) = (ids(&[4, 1, 3]), ids(&[1, 3, 9]));
-        let case = Case { ranking: &ranking, unseen_ranking: None, gold: &gold };
+        let case = Case { ranking: &ranking, chances: None, unseen_ranking: None, gold: &gold };
         assert_eq!([0, 1, 2, 3, 10].map(|k| case.hits(k)), [0, 0, 1, 2, 2]);
         assert_eq!(case.top(10).len(), 3);
     }
@@ -51,8 +53,9 @@ mod tests {
     fn ties_are_settled_by_the_ranking() {
         let tied = [5, 1, 3].map(|label| Scored { label: LabelId(label), score: 0.5 });
         let ranking: Vec<LabelId> = Ranking::new(tied.to_vec(), 3).unwrap().labels().collect();
-        let hits_first =
-            |gold| Case { ranking: &ranking, unseen_ranking: None, gold: &[LabelId(gold)] }.hits(1);
+        let hits_first = |gold| {
+            Case { ranking: &ranking, chances: None, unseen_ranking: None, gold: &[LabelId(gold)] }.hits(1)
+        };
         assert_eq!([1, 3, 5].map(hits_first), [1, 0, 0]);
     }
 }

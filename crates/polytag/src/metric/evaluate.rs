@@ -87,6 +87,12 @@ struct Asked {
     gold: Vec<LabelId>,
 }
 
+/// The labels of a ranking and their scores.
+struct Ranked {
+    labels: Vec<LabelId>,
+    scores: Vec<f32>,
+}
+
 struct Runner<'a> {
     model: &'a dyn Predictor,
     plan: &'a EvaluationPlan,
@@ -102,13 +108,20 @@ impl Runner<'_> {
         let with_unseen: Vec<bool> = batch.iter().map(|asked| asked.gold.iter().any(is_unseen)).collect();
         let asked_again = batch.iter().zip(&with_unseen).filter(|(_, with)| **with).map(|(asked, _)| asked);
         let mut among_unseen = self.rank(asked_again, Some(&self.unseen))?.into_iter();
-        let unseen_rankings: Vec<Option<Vec<LabelId>>> =
+        let unseen_rankings: Vec<Option<Ranked>> =
             with_unseen.iter().map(|&with| if with { among_unseen.next() } else { None }).collect();
+        let are_chances = self.model.gives_probabilities();
         let cases: Vec<(u64, Case<'_>)> = batch
             .iter()
             .zip(rankings.iter().zip(&unseen_rankings))
-            .map(|(asked, (ranking, unseen))| {
-                (asked.number, Case { ranking, unseen_ranking: unseen.as_deref(), gold: &asked.gold })
+            .map(|(asked, (ranked, unseen))| {
+                let case = Case {
+                    ranking: &ranked.labels,
+                    chances: are_chances.then_some(&ranked.scores),
+                    unseen_ranking: unseen.as_ref().map(|unseen| &unseen.labels[..]),
+                    gold: &asked.gold,
+                };
+                (asked.number, case)
             })
             .collect();
         let tallies: Vec<EvaluationTally> = cases
@@ -127,7 +140,7 @@ impl Runner<'_> {
         &self,
         asked: impl Iterator<Item = &'b Asked>,
         allowed: Option<&Allowed>,
-    ) -> Result<Vec<Vec<LabelId>>, Error> {
+    ) -> Result<Vec<Ranked>, Error> {
         let asked: Vec<&Asked> = asked.collect();
         let passages: Vec<Passage<'_>> = asked.iter().map(|asked| asked.document.passage()).collect();
         let depth = self.plan.depth();
@@ -136,7 +149,9 @@ impl Runner<'_> {
         let rankings = self.model.predict(&passages, &ask)?;
         let labels = |(asked, ranking): (&&Asked, &Ranking)| {
             let itself = self.itself(&asked.document);
-            ranking.labels().filter(|&label| Some(label) != itself).take(depth).collect()
+            let others = ranking.entries().iter().filter(|entry| Some(entry.label) != itself);
+            let (labels, scores) = others.take(depth).map(|entry| (entry.label, entry.score)).unzip();
+            Ranked { labels, scores }
         };
         Ok(asked.iter().zip(&rankings).map(labels).collect())
     }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::calibration::{Calibration, CalibrationBins};
 use super::case::Case;
 use super::config::EvaluationPlan;
 use super::coverage::Coverage;
@@ -36,7 +37,7 @@ use super::zero_shot_recall::ZeroShotRecall;
 /// let plan = EvaluationPlan::try_from(EvaluationConfig::default())?;
 /// let evaluation = Evaluation::new(LabelTable::new(&space, plan.propensity()), &plan);
 /// let mut tally = evaluation.start_tally();
-/// evaluation.add(&mut tally, 0, &Case { ranking: &[glue], unseen_ranking: None, gold: &[glue] });
+/// evaluation.add(&mut tally, 0, &Case { ranking: &[glue], chances: None, unseen_ranking: None, gold: &[glue] });
 /// let report = evaluation.report(tally, 0);
 /// assert_eq!(report.value("P@1"), Some(100.0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -45,6 +46,7 @@ pub struct Evaluation {
     table: Arc<LabelTable>,
     by_document: DocumentAverages,
     by_label: LabelAverages,
+    calibration: Calibration,
 }
 
 /// The documents evaluated so far.
@@ -54,6 +56,7 @@ pub struct EvaluationTally {
     documents_with_unseen_gold: u64,
     by_document: AveragesTally,
     by_label: LabelsTally,
+    calibration: CalibrationBins,
 }
 
 impl Evaluation {
@@ -69,6 +72,7 @@ impl Evaluation {
                 Arc::clone(&table),
                 &plan.bootstrap,
             ),
+            calibration: Calibration { places: plan.ks.deepest() },
             table,
         }
     }
@@ -80,6 +84,7 @@ impl Evaluation {
             documents_with_unseen_gold: 0,
             by_document: self.by_document.start(),
             by_label: self.by_label.start(),
+            calibration: self.calibration.start(),
         }
     }
 
@@ -95,6 +100,7 @@ impl Evaluation {
             u64::from(case.gold.iter().any(|&label| !self.table.is_seen(label)));
         self.by_document.add(&mut tally.by_document, document, case);
         self.by_label.add(&mut tally.by_label, document, case);
+        self.calibration.add(&mut tally.calibration, document, case);
     }
 
     /// Adds the documents of `later`, a chunk that follows those of `tally`.
@@ -103,6 +109,7 @@ impl Evaluation {
         tally.documents_with_unseen_gold += later.documents_with_unseen_gold;
         self.by_document.merge(&mut tally.by_document, later.by_document);
         self.by_label.merge(&mut tally.by_label, later.by_label);
+        self.calibration.merge(&mut tally.calibration, later.calibration);
     }
 
     /// The values and their intervals. `documents_without_gold` were left out by the caller.
@@ -111,6 +118,7 @@ impl Evaluation {
     pub fn report(&self, tally: EvaluationTally, documents_without_gold: u64) -> Report {
         let mut metrics = measured(&self.by_document, &tally.by_document);
         metrics.extend(measured(&self.by_label, &tally.by_label));
+        metrics.extend(measured(&self.calibration, &tally.calibration));
         Report {
             metrics,
             documents: tally.documents,

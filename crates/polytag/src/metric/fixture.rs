@@ -48,7 +48,7 @@ fn add_by_hand<M: Metric>(metric: &M, cases: &[ByHand<'_>]) -> (Vec<String>, Vec
     let mut tally = metric.start();
     for (number, (ranking, gold)) in cases.iter().enumerate() {
         let (ranking, gold) = (ids(ranking), ids(gold));
-        let case = Case { ranking: &ranking, unseen_ranking: None, gold: &gold };
+        let case = Case { ranking: &ranking, chances: None, unseen_ranking: None, gold: &gold };
         metric.add(&mut tally, number as u64, &case);
     }
     (metric.names().into_iter().map(|name| name.name).collect(), metric.values(&tally))
@@ -104,7 +104,12 @@ pub(super) struct OwnedCase {
 
 impl OwnedCase {
     pub(super) fn borrow(&self) -> Case<'_> {
-        Case { ranking: &self.ranking, unseen_ranking: Some(&self.unseen_ranking), gold: &self.gold }
+        Case {
+            ranking: &self.ranking,
+            chances: None,
+            unseen_ranking: Some(&self.unseen_ranking),
+            gold: &self.gold,
+        }
     }
 }
 

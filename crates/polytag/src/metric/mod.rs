@@ -37,6 +37,8 @@ mod per_label; // metrics that look at each label over all documents, and then e
 mod coverage;
 mod macro_average;
 
+mod calibration; // what probabilities are worth
+
 mod evaluation; // all of them together
 mod report; // what came out
 mod report_text; // the same for people
@@ -48,6 +50,7 @@ mod fixture;
 mod reference_tests;
 
 pub use bootstrap::{Bootstrap, Interval};
+pub use calibration::{Calibration, CalibrationBins};
 pub use case::Case;
 pub use config::{Cutoffs, EvaluationConfig, EvaluationPlan};
 pub use coverage::Coverage;

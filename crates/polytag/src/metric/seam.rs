@@ -76,7 +76,7 @@ pub struct MetricName {
 /// let mut tally = FirstIsRight.start();
 /// for (document, ranking) in [&right, &wrong].into_iter().enumerate() {
 ///     let mut chunk = FirstIsRight.start();
-///     let case = Case { ranking, unseen_ranking: None, gold: &right };
+///     let case = Case { ranking, chances: None, unseen_ranking: None, gold: &right };
 ///     FirstIsRight.add(&mut chunk, document as u64, &case);
 ///     FirstIsRight.merge(&mut tally, chunk);
 /// }

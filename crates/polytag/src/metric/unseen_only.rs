@@ -25,7 +25,7 @@ impl<M: PerDocument> PerDocument for UnseenOnly<M> {
         let gold: Vec<_> = case.gold.iter().copied().filter(|&label| !table.is_seen(label)).collect();
         match case.unseen_ranking {
             Some(ranking) if !gold.is_empty() => {
-                let among_unseen = Case { ranking, unseen_ranking: None, gold: &gold };
+                let among_unseen = Case { ranking, chances: None, unseen_ranking: None, gold: &gold };
                 self.0.contributions(&among_unseen, table, out);
             }
             _ => out.extend(self.0.names().iter().map(|_| Ratio::NOTHING)),
@@ -45,7 +45,8 @@ mod tests {
         let (ranking, gold) = (ids(&[0, 1, 2]), ids(&[0, 2, 3]));
         let unseen_ranking = unseen_ranking.map(ids);
         let mut out = Vec::new();
-        let case = Case { ranking: &ranking, unseen_ranking: unseen_ranking.as_deref(), gold: &gold };
+        let case =
+            Case { ranking: &ranking, chances: None, unseen_ranking: unseen_ranking.as_deref(), gold: &gold };
         UnseenOnly(metric).contributions(&case, &table, &mut out);
         out
     }
@@ -72,7 +73,8 @@ mod tests {
     fn documents_without_unseen_gold_stay_out() {
         let table = table(&[5, 0], 10);
         let (ranking, unseen_ranking, gold) = (ids(&[0, 1]), ids(&[1]), ids(&[0]));
-        let case = Case { ranking: &ranking, unseen_ranking: Some(&unseen_ranking), gold: &gold };
+        let case =
+            Case { ranking: &ranking, chances: None, unseen_ranking: Some(&unseen_ranking), gold: &gold };
         let mut out = Vec::new();
         UnseenOnly(Precision(cutoffs(&[1, 3]))).contributions(&case, &table, &mut out);
         assert_eq!(out, [Ratio::NOTHING, Ratio::NOTHING]);

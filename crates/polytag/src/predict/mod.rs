@@ -121,6 +121,11 @@ pub trait Predictor: Send + Sync {
         false
     }
 
+    /// Whether its scores are probabilities, each label's a question of its own.
+    fn gives_probabilities(&self) -> bool {
+        false
+    }
+
     /// Writes what it learned. The label table is written by the caller.
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError>;
 }

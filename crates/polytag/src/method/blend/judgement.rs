@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::evidence::{OF_A_SOURCE, Said, Scale, each_label, extend, width};
 use super::logistic::{Logistic, probability};
 use crate::ids::LabelId;
-use crate::metric::{discount, ideal_gain};
+use crate::metric::{CalibrationBins, discount, ideal_gain};
 use crate::ranking::Scored;
 
 /// What keeps weights small; features are of about the size of one.
@@ -16,9 +16,6 @@ const ENOUGH: usize = 10;
 
 /// Places over which a rehearsal is measured.
 const PLACES: usize = 5;
-
-/// Bins of the calibration error.
-const BINS: usize = 15;
 
 /// The greatest shift that is tried, and the steps to it.
 const SHIFTS: (f64, usize) = (12.0, 48);
@@ -206,19 +203,13 @@ impl Examples {
     }
 }
 
-/// Over the first places of all documents: how far probabilities are from how often they are right, by bins of the
-/// probability, weighted by how many there are.
+/// Over the first places of all documents: how far probabilities are from how often they are right.
 fn calibration_error(judged: &[Vec<Judged>]) -> f64 {
-    let mut bins = [(0usize, 0.0f64, 0usize); BINS];
+    let mut bins = CalibrationBins::default();
     for judged in judged.iter().flat_map(|judged| judged.iter().take(PLACES)) {
-        let chance = probability(judged.odds);
-        let (count, sum, right) = &mut bins[((chance * BINS as f64) as usize).min(BINS - 1)];
-        *count += 1;
-        *sum += chance;
-        *right += usize::from(judged.is_right);
+        bins.add(probability(judged.odds), judged.is_right);
     }
-    let all: usize = bins.iter().map(|(count, ..)| count).sum();
-    bins.iter().map(|&(_, sum, right)| (sum - right as f64).abs()).sum::<f64>() / all.max(1) as f64
+    bins.error().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -198,6 +198,10 @@ impl Predictor for BlendModel {
         Ok(Explanation { score: probability(odds) as f32, matched, reasons, marks: Vec::new() })
     }
 
+    fn gives_probabilities(&self) -> bool {
+        true
+    }
+
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
         let judgement =
             serde_json::to_string_pretty(&self.judgement).expect("plain numbers always make JSON");

@@ -252,6 +252,10 @@ impl Predictor for ClassifierModel {
         Ok(Explanation { score, matched, reasons, marks })
     }
 
+    fn gives_probabilities(&self) -> bool {
+        true
+    }
+
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
         let engine = |error| ArtifactError::Encoder(Box::new(error));
         let mut builder = ParametersBuilder::default();

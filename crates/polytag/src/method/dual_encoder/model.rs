@@ -133,6 +133,10 @@ impl Predictor for DualEncoderModel {
         Ok(Explanation { score, matched, reasons, marks })
     }
 
+    fn gives_probabilities(&self) -> bool {
+        self.core.scoring.probability
+    }
+
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
         self.core.save(model)?;
         model.tensors(VECTORS, &TensorsBuilder::default().rows(NAME, self.index.dim(), self.index.rows()))

@@ -270,6 +270,10 @@ impl Predictor for LabelAttentionModel {
         Ok(Explanation { score, matched: Some(name), reasons, marks })
     }
 
+    fn gives_probabilities(&self) -> bool {
+        self.core.scoring.probability
+    }
+
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
         self.core.save(model)?;
         let dimension = self.core.encoder.dimension();

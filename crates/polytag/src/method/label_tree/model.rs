@@ -258,6 +258,10 @@ impl Predictor for LabelTreeModel {
         Ok(Explanation { score, matched, reasons, marks: Vec::new() })
     }
 
+    fn gives_probabilities(&self) -> bool {
+        true
+    }
+
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
         self.features.save(model)?;
         let labels: Vec<[String; 2]> = (0..self.trees.len())

@@ -54,7 +54,7 @@ impl Dev {
     pub(in crate::method) fn report(&self, rankings: &[Vec<LabelId>]) -> Report {
         let mut tally = self.evaluation.start_tally();
         for (document, (ranking, gold)) in rankings.iter().zip(&self.gold).enumerate() {
-            let case = Case { ranking, unseen_ranking: None, gold };
+            let case = Case { ranking, chances: None, unseen_ranking: None, gold };
             self.evaluation.add(&mut tally, self.documents.numbers[document], &case);
         }
         self.evaluation.report(tally, 0)
