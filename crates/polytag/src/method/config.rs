@@ -18,6 +18,7 @@ use super::lexical::{Lexical, LexicalConfig};
 use super::maclr::{Maclr, MaclrConfig};
 use super::recorded::{Recorded, RecordedConfig};
 use super::run;
+use super::zest::{Zest, ZestConfig};
 use crate::encoder::EncoderCache;
 
 /// The names that [`MethodConfig::named`] knows.
@@ -45,6 +46,7 @@ pub const METHODS: &[&str] = &[
     "xr-linear",
     "parabel",
     "bonsai",
+    "zest",
     "recorded",
     "conse",
     "xml0",
@@ -69,6 +71,8 @@ pub enum MethodConfig {
     Classifier(&'static str, ClassifierConfig),
     /// Linear classifiers in a tree, by the name of a preset.
     LabelTree(&'static str, LabelTreeConfig),
+    /// Words that call for features of labels.
+    Zest(ZestConfig),
     /// Rankings that another program made.
     Recorded(RecordedConfig),
     /// Unseen labels on top of a classifier, by the name of a preset.
@@ -87,6 +91,7 @@ pub(super) enum Kind {
     LabelAttention,
     Classifier,
     LabelTree,
+    Zest,
     Recorded,
     Fusion,
     Blend,
@@ -104,6 +109,7 @@ impl Kind {
             "of-lan" | "lan" => Some(Kind::LabelAttention),
             "classifier" | "gudn" | "me-xml" | "guided-experts" => Some(Kind::Classifier),
             "label-tree" | "xr-linear" | "parabel" | "bonsai" => Some(Kind::LabelTree),
+            "zest" => Some(Kind::Zest),
             "recorded" => Some(Kind::Recorded),
             "conse" | "xml0" => Some(Kind::Fusion),
             "blend" | "blend-neural" => Some(Kind::Blend),
@@ -165,6 +171,10 @@ impl MethodConfig {
             "xr-linear" => label_tree("xr-linear", LabelTreeConfig::xr_linear()),
             "parabel" => label_tree("parabel", LabelTreeConfig::parabel()),
             "bonsai" => label_tree("bonsai", LabelTreeConfig::bonsai()),
+            "zest" => {
+                let preset = ZestConfig::default();
+                Ok(MethodConfig::Zest(overridden("zest", &preset, overrides)?))
+            }
             "recorded" => {
                 let preset = RecordedConfig::default();
                 Ok(MethodConfig::Recorded(overridden("recorded", &preset, overrides)?))
@@ -189,6 +199,7 @@ impl MethodConfig {
             | MethodConfig::LabelTree(name, _)
             | MethodConfig::Fusion(name, _)
             | MethodConfig::Blend(name, _) => name,
+            MethodConfig::Zest(_) => "zest",
             MethodConfig::Recorded(_) => "recorded",
         }
     }
@@ -197,7 +208,7 @@ impl MethodConfig {
     /// averaged on the CPU in any case.
     pub fn uses_network(&self, encoders: &EncoderCache) -> bool {
         match self {
-            MethodConfig::Lexical(_) | MethodConfig::Recorded(_) => false,
+            MethodConfig::Lexical(_) | MethodConfig::Zest(_) | MethodConfig::Recorded(_) => false,
             // What cannot be read is refused when it is fitted.
             MethodConfig::Fusion(_, config) => {
                 config.folders().iter().any(|folder| run::uses_network(folder).unwrap_or(false))
@@ -220,6 +231,7 @@ impl MethodConfig {
             MethodConfig::Lexical(_)
                 | MethodConfig::Frozen(_)
                 | MethodConfig::LabelTree(..)
+                | MethodConfig::Zest(_)
                 | MethodConfig::Recorded(_)
                 | MethodConfig::Fusion(..)
                 | MethodConfig::Blend(..)
@@ -232,6 +244,7 @@ impl MethodConfig {
             MethodConfig::Lexical(_)
             | MethodConfig::Frozen(_)
             | MethodConfig::LabelTree(..)
+            | MethodConfig::Zest(_)
             | MethodConfig::Recorded(_)
             | MethodConfig::Fusion(..) => false,
             MethodConfig::Blend(_, config) => config.checked_methods().iter().any(MethodConfig::measures),
@@ -267,6 +280,7 @@ impl MethodConfig {
             MethodConfig::LabelAttention(_, config) => serde_json::to_value(config),
             MethodConfig::Classifier(_, config) => serde_json::to_value(config),
             MethodConfig::LabelTree(_, config) => serde_json::to_value(config),
+            MethodConfig::Zest(config) => serde_json::to_value(config),
             MethodConfig::Recorded(config) => serde_json::to_value(config),
             MethodConfig::Fusion(_, config) => serde_json::to_value(config),
             MethodConfig::Blend(_, config) => serde_json::to_value(config),
@@ -284,6 +298,7 @@ impl MethodConfig {
             MethodConfig::LabelAttention(name, config) => Box::new(LabelAttention::new(name, config)?),
             MethodConfig::Classifier(name, config) => Box::new(Classifier::new(name, config)?),
             MethodConfig::LabelTree(name, config) => Box::new(LabelTree::new(name, config)?),
+            MethodConfig::Zest(config) => Box::new(Zest::try_from(config)?),
             MethodConfig::Recorded(config) => Box::new(Recorded::try_from(config)?),
             MethodConfig::Fusion(name, config) => Box::new(Fusion::new(name, config)?),
             MethodConfig::Blend(name, config) => Box::new(Blend::new(name, config)?),

@@ -8,6 +8,7 @@ mod error; // why a method could not be fitted
 mod label_text; // what of a label an encoder reads
 mod seen_labels; // labels that have weights, and no others
 mod words; // from pieces of words to words, for explanations
+mod word_rows; // documents as rows of words
 mod lexical; // words of the document against words of the label
 mod beside; // words and guesses beside vectors
 mod embedding; // one encoder for documents and labels, and the vectors of all labels: a model
@@ -18,6 +19,7 @@ mod label_attention; // labels that attend to a document
 mod classifier; // an encoder with a classifier: experts and guides
 mod maclr; // an encoder trained on texts alone, then on few pairs
 mod label_tree; // linear classifiers on words, in a tree
+mod zest; // words that call for features of labels
 mod recorded; // rankings that another program made
 mod parts; // models made of models
 mod fusion; // unseen labels on top of any classifier
@@ -45,6 +47,7 @@ pub use maclr::{Maclr, MaclrConfig, PairKind};
 pub use recorded::{Recorded, RecordedConfig, RecordedModel};
 pub use run::{Fitted, change_labels, fit, load, load_labels, uses_network};
 pub use training::{LabelTower, Loss, Steps, TrainingConfig, Unseen};
+pub use zest::{Zest, ZestConfig, ZestModel};
 
 use std::path::Path;
 

@@ -17,6 +17,7 @@ use super::label_tree::LabelTreeModel;
 use super::lexical::LexicalModel;
 use super::parts::part_dir;
 use super::recorded::RecordedModel;
+use super::zest::ZestModel;
 use crate::Error;
 use crate::artifact::{ArtifactError, LabelLog, MANIFEST, Manifest, ModelFolder, ModelWriter, Provenance};
 use crate::data::{Dataset, LabelChange, LabelSpace, LabelsOnly, SpaceError, Split, Task};
@@ -90,7 +91,7 @@ pub fn load(dir: &Path, device: &Device) -> Result<Box<dyn Predictor>, Error> {
 pub fn uses_network(dir: &Path) -> Result<bool, Error> {
     let folder = ModelFolder::open(dir)?;
     Ok(match kind(&folder)? {
-        Kind::Lexical | Kind::Recorded => false,
+        Kind::Lexical | Kind::Zest | Kind::Recorded => false,
         kind @ (Kind::Fusion | Kind::Blend) => {
             let names = if kind == Kind::Fusion { &fusion::PARTS[..] } else { &blend::NAMES[..] };
             let parts = names.iter().map(|name| part_dir(dir, name)).take_while(|part| part.is_dir());
@@ -135,6 +136,7 @@ fn load_fitted(dir: &Path, device: &Device) -> Result<Box<dyn Predictor>, Error>
         Kind::LabelAttention => Box::new(LabelAttentionModel::load(&folder, device)?),
         Kind::LabelTree => Box::new(LabelTreeModel::load(&folder, device)?),
         Kind::Classifier => Box::new(ClassifierModel::load(&folder, device)?),
+        Kind::Zest => Box::new(ZestModel::load(&folder)?),
         Kind::Recorded => Box::new(RecordedModel::load(&folder)?),
         Kind::Fusion => Box::new(FusionModel::load(&folder, device)?),
         Kind::Blend => Box::new(BlendModel::load(&folder, device)?),

@@ -13,6 +13,7 @@ mod row_store; // rows that may lie on the disk
 pub use csr::{Csr, CsrError, Row};
 pub use groups::balanced_groups;
 pub(crate) use groups::{GOLDEN, mixed};
+pub(crate) use row_store::keep_greatest;
 pub use row_store::{Entry, Room, RowStore};
 pub use tfidf::{Tfidf, TfidfConfig, TfidfError, Weighing};
 pub use vocabulary::{Vocabulary, VocabularyError};

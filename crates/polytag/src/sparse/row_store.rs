@@ -11,8 +11,21 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
+use rayon::prelude::*;
 
+use super::csr::Csr;
 use crate::storage::{StorageError, read_exact_at, write_all_at};
+
+/// Of the entries of a row, by rising column, keeps the `most` greatest.
+pub(crate) fn keep_greatest(entries: &mut Vec<(u32, f32)>, most: usize) {
+    if entries.len() > most {
+        entries.select_nth_unstable_by(most.saturating_sub(1), |a, b| {
+            b.1.abs().total_cmp(&a.1.abs()).then(a.0.cmp(&b.0))
+        });
+        entries.truncate(most);
+        entries.sort_unstable_by_key(|(column, _)| *column);
+    }
+}
 
 /// Bytes of an entry.
 const ENTRY: usize = size_of::<Entry>();
@@ -116,6 +129,36 @@ impl RowStore {
             at
         }));
         Ok(())
+    }
+
+    /// The sum of the rows of each group, of which the `most` greatest entries are kept.
+    ///
+    /// # Errors
+    /// If rows lie on the disk and cannot be read.
+    pub fn sums(&self, groups: &[Vec<u32>], most: usize) -> Result<Csr, StorageError> {
+        let sum = |(sums, used, buffer): &mut (Vec<f32>, Vec<u32>, Vec<Entry>), group: &Vec<u32>| {
+            sums.resize(self.columns, 0.0);
+            for &row in group {
+                for entry in self.read(row as usize..row as usize + 1, buffer)? {
+                    let sum = &mut sums[entry.column as usize];
+                    if *sum == 0.0 {
+                        used.push(entry.column);
+                    }
+                    *sum += entry.value;
+                }
+            }
+            used.sort_unstable();
+            used.dedup();
+            let mut sum: Vec<(u32, f32)> =
+                used.drain(..).map(|column| (column, std::mem::take(&mut sums[column as usize]))).collect();
+            keep_greatest(&mut sum, most);
+            Ok(sum)
+        };
+        let sums: Vec<Vec<(u32, f32)>> =
+            groups.par_iter().map_init(Default::default, sum).collect::<Result<_, StorageError>>()?;
+        let mut matrix = Csr::empty(self.columns);
+        sums.into_iter().for_each(|sum| matrix.push(sum));
+        Ok(matrix)
     }
 
     /// The entries of a run of rows, end to end: where they lie, or read into `buffer`.

@@ -10,9 +10,9 @@ use rustc_hash::FxHashMap;
 use super::features::Features;
 use super::model::Grown;
 use crate::data::Passage;
+use crate::method::word_rows;
 use crate::predict::{Field, Reason};
 use crate::sparse::Entry;
-use crate::text::Scratch;
 
 /// Steps of the fading in.
 const STEPS: usize = 64;
@@ -89,29 +89,10 @@ impl Features {
             row.iter().map(|entry| entry.column).zip(weights.iter().copied()).collect();
         let reason =
             |words: &str, field, weight| Reason { words: words.to_owned(), field, weight, attention: None };
-        // How often each term stands in each field, and the words it stands for there first.
-        let mut uses: FxHashMap<(u32, Field), (u32, String)> = FxHashMap::default();
-        let mut times: FxHashMap<u32, u32> = FxHashMap::default();
-        if let Some(words) = self.words() {
-            let mut scratch = Scratch::default();
-            let fields = [(Field::Title, passage.title.unwrap_or_default()), (Field::Text, passage.text)];
-            for (field, text) in fields {
-                words.analyzer().each_term_and_source(text, &mut scratch, |term, source| {
-                    let known = words.vocabulary().find(term).filter(|term| by_column.contains_key(term));
-                    if let Some(term) = known {
-                        let source = || (0, source.split_whitespace().collect::<Vec<_>>().join(" "));
-                        uses.entry((term, field)).or_insert_with(source).0 += 1;
-                        *times.entry(term).or_default() += 1;
-                    }
-                });
-            }
-        }
-        let share = |((term, field), (count, source)): (&(u32, Field), &(u32, String))| {
-            let part = *count as f32 / times[term] as f32;
-            reason(source, *field, by_column[term] * part)
+        let mut reasons = match self.words() {
+            Some(words) => word_rows::reasons(words, passage, &by_column),
+            None => Vec::new(),
         };
-        let mut reasons: Vec<Reason> = uses.iter().map(share).filter(|reason| reason.weight != 0.0).collect();
-        reasons.sort_by(|a, b| a.order(b).then((a.field == Field::Text).cmp(&(b.field == Field::Text))));
         let vector: f32 = row
             .iter()
             .zip(weights)

@@ -27,7 +27,6 @@ mod model; // the predictor
 pub use model::LabelTreeModel;
 
 use polytag_nn::sentence::Overrides;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use self::features::Features;
@@ -36,13 +35,13 @@ use self::train::{Learning, Lesson, learn};
 use self::tree::Tree;
 use self::weights::MOST_CHILDREN;
 use super::error::MethodError;
-use super::seen_labels::seen_labels;
-use super::{Method, TrainContext};
+use super::seen_labels::{carriers, seen_labels};
+use super::{Method, TrainContext, word_rows};
 use crate::data::Dataset;
 use crate::ids::{DocId, LabelId};
 use crate::predict::Predictor;
 use crate::progress::Event;
-use crate::sparse::{Csr, Room, RowStore, TfidfConfig};
+use crate::sparse::{Csr, RowStore, TfidfConfig};
 use crate::storage::StorageError;
 use crate::text::{AnalyzerConfig, Language};
 
@@ -220,12 +219,7 @@ impl LabelTree {
             .map(|&id| dataset.labels_of(DocId(id)).iter().map(|label| row_of[label.index()]).collect())
             .collect();
         self.tell(dataset, (&documents, &seen), context);
-        if context.memory_limit.is_some() && context.task.is_none() {
-            let message =
-                "without a task there is no place on the disk, so that the memory limit is not kept";
-            context.progress.report(Event::Warned(message));
-        }
-        let room = room(context);
+        let room = word_rows::room(context);
         let features = Features::fit(config, dataset, context)?;
         let rows = features.rows(dataset, &documents, &room, context)?;
         let means = label_means(&rows, &labels, seen.len(), config.label_terms)?;
@@ -275,17 +269,6 @@ impl Method for LabelTree {
     }
 }
 
-/// A third of the memory there may be, and the disk of the task.
-fn room(context: &TrainContext<'_>) -> Room {
-    match (context.memory_limit, context.task) {
-        (Some(bytes), Some(task)) => Room {
-            memory: Some(usize::try_from(bytes / 3).unwrap_or(usize::MAX)),
-            spool: task.options().spool.clone(),
-        },
-        _ => Room::unlimited(),
-    }
-}
-
 /// What the documents of each label say together, as a row of length one of at most `terms` entries.
 fn label_means(
     rows: &RowStore,
@@ -293,39 +276,7 @@ fn label_means(
     count: usize,
     terms: usize,
 ) -> Result<Csr, StorageError> {
-    let mut carriers: Vec<Vec<u32>> = vec![Vec::new(); count];
-    for (document, labels) in labels.iter().enumerate() {
-        labels.iter().for_each(|&label| carriers[label as usize].push(document as u32));
-    }
-    let sum = |(sums, used, buffer): &mut (Vec<f32>, Vec<u32>, Vec<_>), carriers: &Vec<u32>| {
-        sums.resize(rows.columns(), 0.0);
-        for &document in carriers {
-            let row = document as usize;
-            for entry in rows.read(row..row + 1, buffer)? {
-                let sum = &mut sums[entry.column as usize];
-                if *sum == 0.0 {
-                    used.push(entry.column);
-                }
-                *sum += entry.value;
-            }
-        }
-        used.sort_unstable();
-        used.dedup();
-        let mut mean: Vec<(u32, f32)> =
-            used.drain(..).map(|column| (column, std::mem::take(&mut sums[column as usize]))).collect();
-        if mean.len() > terms {
-            mean.select_nth_unstable_by(terms - 1, |a, b| {
-                b.1.abs().total_cmp(&a.1.abs()).then(a.0.cmp(&b.0))
-            });
-            mean.truncate(terms);
-            mean.sort_unstable_by_key(|(column, _)| *column);
-        }
-        Ok(mean)
-    };
-    let means: Vec<Vec<(u32, f32)>> =
-        carriers.par_iter().map_init(Default::default, sum).collect::<Result<_, StorageError>>()?;
-    let mut matrix = Csr::empty(rows.columns());
-    means.into_iter().for_each(|mean| matrix.push(mean));
-    matrix.normalize_rows();
-    Ok(matrix)
+    let mut means = rows.sums(&carriers(labels, count), terms)?;
+    means.normalize_rows();
+    Ok(means)
 }
