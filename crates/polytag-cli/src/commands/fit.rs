@@ -100,7 +100,7 @@ impl Fit {
                 if !session.quiet {
                     say(&format!("method: {}, {}", choice.method, choice.why));
                 }
-                if choice.method == "lexical" {
+                if matches!(choice.method, "lexical" | "label-tree") {
                     // Named for a method that is not to be.
                     settings.as_object_mut().map(|settings| settings.remove("encoder"));
                 }

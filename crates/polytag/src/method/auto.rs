@@ -81,9 +81,10 @@ fn choose(means: Means, documents: u64, labels: f64, labelled: f64) -> Choice {
         _ if means.gpu && labels >= 1.0 => {
             choice("guided-experts", "which is best where every label has examples")
         }
-        _ if means.gpu => {
-            choice("of-lan", "which learns from the labelled documents and still finds other labels")
-        }
+        _ if means.gpu => choice(
+            "blend-neural",
+            "of encoders, trees and words: one ranking of labels that documents carry and of the others",
+        ),
         _ => choice("lexical", "which needs no GPU; methods that learn from many pairs do"),
     }
 }
@@ -99,7 +100,7 @@ mod tests {
         let method = |means, documents, share| choose(means, documents, share, share).method;
         assert_eq!(method(all, 100_000, 0.0), "maclr");
         assert_eq!(method(all, 100_000, 0.01), "maclr-few-shot");
-        assert_eq!(method(all, 100_000, 0.8), "of-lan");
+        assert_eq!(method(all, 100_000, 0.8), "blend-neural");
         assert_eq!(method(slow, 100, 0.0), "maclr");
         assert_eq!(method(slow, 100, 0.01), "maclr-few-shot");
         assert_eq!(method(slow, 100_000, 0.0), "lexical");

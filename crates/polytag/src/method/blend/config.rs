@@ -1,7 +1,7 @@
 //! Settings of a blend.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::method::config::MethodConfig;
 use crate::method::error::MethodError;
@@ -19,6 +19,8 @@ pub(in crate::method) const NAMES: [&str; 8] =
 pub struct BlendConfig {
     /// The methods whose rankings are blended: names, or tables of a `method` and its settings.
     pub sources: Vec<Value>,
+    /// The encoder of sources that need one and are not told which; null leaves each its own.
+    pub encoder: Option<String>,
     /// The share of the train documents that sources are rehearsed on.
     pub held_out: f64,
     /// The share of the labels that are hidden from them there, to stand for those that nobody has seen.
@@ -39,9 +41,10 @@ impl Default for BlendConfig {
     fn default() -> BlendConfig {
         BlendConfig {
             sources: ["label-tree", "lexical"].map(Value::from).to_vec(),
+            encoder: None,
             held_out: 0.1,
             hidden: 0.05,
-            depth: 100,
+            depth: 300,
             unseen: None,
             give: 0.1,
             tail: 0.0,
@@ -59,7 +62,7 @@ impl BlendConfig {
 
     /// The methods of its sources.
     pub(in crate::method) fn methods(&self) -> Result<Vec<MethodConfig>, MethodError> {
-        self.sources.iter().map(source).collect()
+        self.sources.iter().map(|value| source(value, self.encoder.as_deref())).collect()
     }
 
     /// The same of settings that were checked; what cannot be read is refused when it is fitted.
@@ -104,23 +107,25 @@ impl BlendConfig {
     }
 }
 
-/// A source from its setting.
-fn source(value: &Value) -> Result<MethodConfig, MethodError> {
+/// A source from its setting; `encoder` is for those that need one and name none.
+fn source(value: &Value, encoder: Option<&str>) -> Result<MethodConfig, MethodError> {
     let refused = |problem: String| MethodError::Config { method: "blend", problem };
-    let config = match value {
-        Value::String(name) => MethodConfig::named(name, &Value::Object(Map::new()))?,
-        Value::Object(fields) => {
-            let mut settings = fields.clone();
-            match settings.remove("method") {
-                Some(Value::String(name)) => MethodConfig::named(&name, &Value::Object(settings))?,
-                _ => {
-                    return Err(refused(format!("the source {value} names no method; add \"method\": NAME")));
-                }
-            }
-        }
+    let mut settings = match value {
+        Value::String(_) => Map::new(),
+        Value::Object(fields) => fields.clone(),
         _ => return Err(refused(format!("the source {value} is neither a name nor a table"))),
     };
-    match config {
+    let Some(name) = value.as_str().map(str::to_owned).or_else(|| match settings.remove("method") {
+        Some(Value::String(name)) => Some(name),
+        _ => None,
+    }) else {
+        return Err(refused(format!("the source {value} names no method; add \"method\": NAME")));
+    };
+    let needs_encoder = MethodConfig::named(&name, &json!({}))?.to_value()["encoder"].is_string();
+    if let Some(encoder) = encoder.filter(|_| needs_encoder) {
+        settings.entry("encoder").or_insert_with(|| encoder.into());
+    }
+    match MethodConfig::named(&name, &Value::Object(settings))? {
         MethodConfig::Blend(..) => {
             Err(refused("a blend of blends is one blend; name its sources".to_owned()))
         }
@@ -131,7 +136,6 @@ fn source(value: &Value) -> Result<MethodConfig, MethodError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn sources_are_names_or_tables() {
@@ -157,6 +161,16 @@ mod tests {
         for preset in [BlendConfig::default(), BlendConfig::neural()] {
             assert!(preset.check("blend").is_ok());
         }
+    }
+
+    #[test]
+    fn an_encoder_is_for_those_that_need_one_and_name_none() {
+        let sources = json!(["of-lan", {"method": "frozen", "encoder": "mpnet"}, "label-tree", "lexical"]);
+        let sources = sources.as_array().unwrap().clone();
+        let config = BlendConfig { sources, encoder: Some("folder".into()), ..BlendConfig::default() };
+        let encoders: Vec<Value> =
+            config.methods().unwrap().iter().map(|source| source.to_value()["encoder"].clone()).collect();
+        assert_eq!(encoders, [json!("folder"), json!("mpnet"), Value::Null, Value::Null]);
     }
 
     #[test]
