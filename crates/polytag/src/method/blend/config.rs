@@ -44,7 +44,7 @@ impl Default for BlendConfig {
             encoder: None,
             held_out: 0.1,
             hidden: 0.05,
-            depth: 300,
+            depth: 100,
             unseen: None,
             give: 0.1,
             tail: 0.0,
@@ -54,10 +54,11 @@ impl Default for BlendConfig {
 }
 
 impl BlendConfig {
-    /// With encoders, for a GPU: one that finds unseen labels, and one that is best at the others.
+    /// With encoders, for a GPU: one that finds unseen labels, and one that is best at the others. Unseen labels lie deep
+    /// in what they rank.
     pub fn neural() -> BlendConfig {
         let sources = ["of-lan", "guided-experts", "label-tree", "lexical"].map(Value::from).to_vec();
-        BlendConfig { sources, ..BlendConfig::default() }
+        BlendConfig { sources, depth: 300, ..BlendConfig::default() }
     }
 
     /// The methods of its sources.
