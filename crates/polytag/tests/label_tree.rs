@@ -9,12 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{Tried, answers, encoder, read, task};
-use polytag::data::{Label, LabelChange, Passage, ReadOptions, Split, Task};
-use polytag::encoder::EncoderCache;
+use polytag::data::{Label, LabelChange, Passage, Split};
 use polytag::index::Allowed;
-use polytag::method::{MethodConfig, TrainContext, change_labels, fit};
+use polytag::method::{MethodConfig, change_labels};
 use polytag::predict::Ask;
-use polytag::progress::{Silent, Stop};
 use polytag_nn::device::Device;
 use serde_json::{Value, json};
 
@@ -75,19 +73,9 @@ fn every_shape_learns() {
 #[test]
 fn memory_and_threads_change_the_time_and_not_the_bytes() {
     let tried = Tried::of(many_labels);
-    let text = ["word3 group0 filler2 word17"];
-    let bytes = |name: &str, limit, threads| {
-        let out = tried.dir.path().join(name);
-        let (device, encoders, stop) = (Device::cpu(), EncoderCache::new("encoders"), Stop::default());
-        let context =
-            TrainContext { memory_limit: limit, ..TrainContext::new((&device, &encoders), (&stop, &Silent)) };
-        let open = || Task::open(&tried.task, &ReadOptions::with_spool(tried.dir.path())).unwrap();
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        let fitted =
-            pool.install(|| fit(&open(), config("label-tree", &small()).unwrap(), &out, &context)).unwrap();
-        // In memory as in the file.
-        assert_eq!(answers(fitted.predictor.as_ref(), &text), answers(read(&out).as_ref(), &text));
-        ["manifest.json", "trees.safetensors"].map(|file| fs::read(out.join(file)).unwrap())
+    let bytes = |name, limit, threads| {
+        let fit = (config("label-tree", &small()).unwrap(), ["manifest.json", "trees.safetensors"]);
+        tried.bytes(fit, (name, limit, threads), "word3 group0 filler2 word17")
     };
     let free = bytes("free", None, 2);
     assert_eq!(free, bytes("tight", Some(3000), 1), "every row and node on the disk");

@@ -9,12 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{Tried, answers, read, task};
-use polytag::data::{Label, LabelChange, Passage, ReadOptions, Split, Task};
-use polytag::encoder::EncoderCache;
+use polytag::data::{Label, LabelChange, Passage, Split};
 use polytag::index::Allowed;
-use polytag::method::{MethodConfig, TrainContext, change_labels, fit, uses_network};
+use polytag::method::{MethodConfig, change_labels, uses_network};
 use polytag::predict::Ask;
-use polytag::progress::{Silent, Stop};
 use polytag_nn::device::Device;
 use serde_json::{Value, json};
 
@@ -73,18 +71,9 @@ fn labels_are_found_that_no_document_carried_or_names() {
 #[test]
 fn memory_and_threads_change_the_time_and_not_the_bytes() {
     let tried = Tried::of(pairs);
-    let text = ["shade3 shape5 filler2"];
-    let bytes = |name: &str, limit, threads| {
-        let out = tried.dir.path().join(name);
-        let (device, encoders, stop) = (Device::cpu(), EncoderCache::new("encoders"), Stop::default());
-        let context =
-            TrainContext { memory_limit: limit, ..TrainContext::new((&device, &encoders), (&stop, &Silent)) };
-        let open = || Task::open(&tried.task, &ReadOptions::with_spool(tried.dir.path())).unwrap();
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        let fitted = pool.install(|| fit(&open(), zest(&json!({"passes": 2})), &out, &context)).unwrap();
-        // In memory as in the file.
-        assert_eq!(answers(fitted.predictor.as_ref(), &text), answers(read(&out).as_ref(), &text));
-        ["manifest.json", "links.safetensors"].map(|file| fs::read(out.join(file)).unwrap())
+    let bytes = |name, limit, threads| {
+        let fit = (zest(&json!({"passes": 2})), ["manifest.json", "links.safetensors"]);
+        tried.bytes(fit, (name, limit, threads), "shade3 shape5 filler2")
     };
     let free = bytes("free", None, 2);
     assert_eq!(free, bytes("tight", Some(3000), 1), "every row on the disk");
@@ -124,6 +113,8 @@ fn an_explanation_adds_up_to_the_score() {
         let (model, _) = tried.fitted(zest(&json!({"alike": alike}))).unwrap();
         let predictor = read(&model);
         assert_eq!(predictor.gives_probabilities(), alike == 0.0);
+        let error = tried.report(&model, Split::Dev).value("calibration error@5");
+        assert_eq!(error.is_some(), alike == 0.0, "{error:?}");
         let passage = Passage { title: Some("On shade3"), ..Passage::from("shape5 colour3 filler2 filler1") };
         let ranking = &predictor.predict(&[passage], &Ask { k: 8, allowed: None }).unwrap()[0];
         assert_eq!(ranking.len(), 8);

@@ -57,7 +57,7 @@ pub(crate) struct Fit {
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// What documents may take of the memory while they are learned from, for methods that can put them on the disk
-    /// (label trees): 1GB, 500MB; the model is the same
+    /// (label trees, zest): 1GB, 500MB; the model is the same
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     memory: Option<u64>,
     /// Print the manifest as JSON
@@ -100,7 +100,7 @@ impl Fit {
                 if !session.quiet {
                     say(&format!("method: {}, {}", choice.method, choice.why));
                 }
-                if matches!(choice.method, "lexical" | "label-tree") {
+                if matches!(choice.method, "lexical" | "label-tree" | "blend") {
                     // Named for a method that is not to be.
                     settings.as_object_mut().map(|settings| settings.remove("encoder"));
                 }

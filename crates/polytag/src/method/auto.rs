@@ -12,6 +12,9 @@ const FEW: f64 = 0.1;
 /// Documents and the share of labels with a pair from which on trees learn more than words tell.
 const ENOUGH: (u64, f64) = (1000, 0.5);
 
+/// Labelled documents from which on a part of them can be held out for a rehearsal.
+const REHEARSED: f64 = 100.0;
+
 /// A method, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
@@ -81,10 +84,13 @@ fn choose(means: Means, documents: u64, labels: f64, labelled: f64) -> Choice {
         _ if means.gpu && labels >= 1.0 => {
             choice("guided-experts", "which is best where every label has examples")
         }
-        _ if means.gpu => choice(
+        _ if means.gpu && documents as f64 * labelled >= REHEARSED => choice(
             "blend-neural",
             "of encoders, trees and words: one ranking of labels that documents carry and of the others",
         ),
+        _ if means.gpu => {
+            choice("of-lan", "which learns from the labelled documents and still finds other labels")
+        }
         _ => choice("lexical", "which needs no GPU; methods that learn from many pairs do"),
     }
 }
@@ -101,6 +107,7 @@ mod tests {
         assert_eq!(method(all, 100_000, 0.0), "maclr");
         assert_eq!(method(all, 100_000, 0.01), "maclr-few-shot");
         assert_eq!(method(all, 100_000, 0.8), "blend-neural");
+        assert_eq!(method(all, 20, 0.8), "of-lan");
         assert_eq!(method(slow, 100, 0.0), "maclr");
         assert_eq!(method(slow, 100, 0.01), "maclr-few-shot");
         assert_eq!(method(slow, 100_000, 0.0), "lexical");

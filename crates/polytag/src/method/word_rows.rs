@@ -47,6 +47,19 @@ pub(super) fn count(
     Ok(counted)
 }
 
+/// The documents that carry a label; says how many do not.
+pub(super) fn labelled(dataset: &dyn Dataset, context: &TrainContext<'_>) -> Vec<u32> {
+    let all = dataset.len();
+    let documents: Vec<u32> =
+        (0..all as u32).filter(|&id| !dataset.labels_of(DocId(id)).is_empty()).collect();
+    if documents.len() < all {
+        let without = all - documents.len();
+        let message = format!("{without} of {all} documents carry no label and are left out");
+        context.progress.report(Event::Warned(&message));
+    }
+    documents
+}
+
 /// A third of the memory there may be for documents, and the disk of the task for the rest.
 pub(super) fn room(context: &TrainContext<'_>) -> Room {
     match (context.memory_limit, context.task) {

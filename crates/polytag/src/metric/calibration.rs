@@ -90,12 +90,11 @@ mod tests {
         // Of the first two one is right: off by 0.1 and by 0.5. The third place does not count.
         metric.add(&mut tally, 1, &case(Some(&[0.9, 0.5, 0.01])));
         let mut later = metric.start();
-        // Two of a bin make up for each other: 0.9 and 0.9 with one right of two are off by 0.4 each.
-        metric.add(&mut later, 2, &case(Some(&[1.0, 0.9])));
+        metric.add(&mut later, 2, &case(Some(&[0.95, 0.9])));
         metric.merge(&mut tally, later);
         let error = metric.values(&tally)[0].unwrap();
-        // The last bin holds 0.9, 1.0 (right) and 0.9 (wrong); that of 0.5 one that is wrong.
-        assert!((error - ((2.8 - 2.0) + 0.5) / 4.0).abs() < 1e-6, "{error}");
+        // One bin holds 0.9 twice, once right; the next 0.95, which is right; that of 0.5 one that is wrong.
+        assert!((error - ((1.8 - 1.0) + (1.0 - 0.95) + 0.5) / 4.0).abs() < 1e-6, "{error}");
     }
 
     #[test]

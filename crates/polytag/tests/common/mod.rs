@@ -156,6 +156,25 @@ impl Tried {
         Ok((model, heard))
     }
 
+    /// The files of a model that is fitted within a limit of memory and by so many threads. In memory it answers as from its
+    /// folder.
+    pub(crate) fn bytes(
+        &self,
+        (config, files): (MethodConfig, [&str; 2]),
+        (name, limit, threads): (&str, Option<u64>, usize),
+        text: &str,
+    ) -> [Vec<u8>; 2] {
+        let out = self.dir.path().join(name);
+        let (device, encoders, stop) = (Device::cpu(), EncoderCache::new("encoders"), Stop::default());
+        let context =
+            TrainContext { memory_limit: limit, ..TrainContext::new((&device, &encoders), (&stop, &Silent)) };
+        let open = || Task::open(&self.task, &ReadOptions::with_spool(self.dir.path())).unwrap();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let fitted = pool.install(|| fit(&open(), config, &out, &context)).unwrap();
+        assert_eq!(answers(fitted.predictor.as_ref(), &[text]), answers(read(&out).as_ref(), &[text]));
+        files.map(|file| fs::read(out.join(file)).unwrap())
+    }
+
     /// How good a model is on a split.
     pub(crate) fn report(&self, model: &Path, split: Split) -> Report {
         let task = Task::open(&self.task, &ReadOptions::with_spool(self.dir.path())).unwrap();

@@ -103,7 +103,19 @@ impl BlendConfig {
         };
         match problem {
             Some(problem) => Err(MethodError::Config { method, problem }),
-            None => self.methods().map(|_| ()),
+            None => {
+                let needs_encoder = |source: &MethodConfig| source.to_value()["encoder"].is_string();
+                match &self.encoder {
+                    Some(encoder) if !self.methods()?.iter().any(needs_encoder) => {
+                        let problem = format!(
+                            "encoder = {encoder} is for sources that need one, and none of these does; leave it out, or \
+                             take blend-neural"
+                        );
+                        Err(MethodError::Config { method, problem })
+                    }
+                    _ => self.methods().map(|_| ()),
+                }
+            }
         }
     }
 }
@@ -184,6 +196,7 @@ mod tests {
         assert!(refused(|config| config.held_out = 0.0).contains("held_out"));
         assert!(refused(|config| config.hidden = 0.9).contains("hidden"));
         assert!(refused(|config| config.depth = 1).contains("depth"));
+        assert!(refused(|config| config.encoder = Some("mpnet".into())).contains("encoder = mpnet"));
         assert!(refused(|config| config.unseen = Some(f32::NAN)).contains("unseen"));
         assert!(refused(|config| config.give = -1.0).contains("give"));
         assert!(refused(|config| config.tail = -1.0).contains("tail"));

@@ -66,12 +66,11 @@ pub(super) enum Read {
     Tokens(Var),
 }
 
-/// A row a sequence. A layer of which the first tokens alone are there has that already; where there is a row a sequence
-/// because each has one token, that is what pooling gives, too.
+/// A row a sequence; a layer of which first tokens alone are there has that already.
 fn pooled(tape: &mut Tape<'_>, (state, batch): (&Var, &Batch), pooling: Pooling) -> Result<Var, Error> {
-    match state.tensor().rows() == batch.len() {
-        true => Ok(state.clone()),
-        false => pool(tape, state, batch, pooling),
+    match state.tensor().rows() == batch.tokens() {
+        true => pool(tape, state, batch, pooling),
+        false => Ok(state.clone()),
     }
 }
 

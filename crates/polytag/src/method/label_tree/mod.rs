@@ -38,7 +38,7 @@ use super::error::MethodError;
 use super::seen_labels::{carriers, seen_labels};
 use super::{Method, TrainContext, word_rows};
 use crate::data::Dataset;
-use crate::ids::{DocId, LabelId};
+use crate::ids::DocId;
 use crate::predict::Predictor;
 use crate::progress::Event;
 use crate::sparse::{Csr, RowStore, TfidfConfig};
@@ -212,13 +212,18 @@ impl LabelTree {
         let mut row_of = vec![u32::MAX; space.positions()];
         seen.iter().zip(0..).for_each(|(label, row)| row_of[label.index()] = row);
         // Documents without a label never come to a node, and say nothing of how its children differ.
-        let documents: Vec<u32> =
-            (0..dataset.len() as u32).filter(|&id| !dataset.labels_of(DocId(id)).is_empty()).collect();
+        let documents = word_rows::labelled(dataset, context);
         let labels: Vec<Vec<u32>> = documents
             .iter()
             .map(|&id| dataset.labels_of(DocId(id)).iter().map(|label| row_of[label.index()]).collect())
             .collect();
-        self.tell(dataset, (&documents, &seen), context);
+        let unseen = space.len() - seen.len();
+        if unseen > 0 {
+            let all = space.len();
+            let message =
+                format!("{unseen} of {all} labels are carried by no document and are never answered with");
+            context.progress.report(Event::Warned(&message));
+        }
         let room = word_rows::room(context);
         let features = Features::fit(config, dataset, context)?;
         let rows = features.rows(dataset, &documents, &room, context)?;
@@ -234,28 +239,6 @@ impl LabelTree {
             trees.push((tree, weights));
         }
         Ok(LabelTreeModel::new(config.clone(), features, trees, seen, space))
-    }
-
-    /// Says what is left out.
-    fn tell(
-        &self,
-        dataset: &dyn Dataset,
-        (documents, seen): (&[u32], &[LabelId]),
-        context: &TrainContext<'_>,
-    ) {
-        let (space, all) = (dataset.label_space(), dataset.len());
-        let (without, unseen) = (all - documents.len(), space.len() - seen.len());
-        if without > 0 {
-            let message = format!("{without} of {all} documents carry no label and are left out");
-            context.progress.report(Event::Warned(&message));
-        }
-        if unseen > 0 {
-            let message = format!(
-                "{unseen} of {} labels are carried by no document and are never answered with",
-                space.len()
-            );
-            context.progress.report(Event::Warned(&message));
-        }
     }
 }
 

@@ -14,13 +14,15 @@ pub(super) struct LabelFeatures {
     words: usize,
     /// The place of each label's own feature among those, by the label's position; none for labels without.
     own_places: Vec<Option<u32>>,
+    /// How many have one.
+    owners: usize,
     /// A row a label.
     rows: Csr,
     /// The same by feature: which labels have it.
     having: Csr,
 }
 
-/// The same words, and those of labels that no document has, as rare as a word can be.
+/// The same words, and those of labels that they are not, as rare as the rarest of them.
 pub(super) fn with_words_of(words: Tfidf, kind: LabelText, space: &LabelSpace) -> Result<Tfidf, MethodError> {
     let config = words.config().clone();
     let texts = texts(kind, space, &space.iter().map(|(label, _)| label).collect::<Vec<_>>());
@@ -49,16 +51,19 @@ impl LabelFeatures {
     /// The features of the labels of `space`, of which those that documents carry have one of their own.
     pub(super) fn new((kind, own): (LabelText, f32), words: &Tfidf, space: &LabelSpace) -> LabelFeatures {
         let mut owners = 0;
-        let own_places = (0..space.positions() as u32).map(|label| {
-            let has = own > 0.0 && space.is_seen(LabelId(label));
-            owners += u32::from(has);
-            has.then(|| owners - 1)
-        });
+        let own_places: Vec<Option<u32>> = (0..space.positions() as u32)
+            .map(|label| {
+                let has = own > 0.0 && space.is_seen(LabelId(label));
+                owners += u32::from(has);
+                has.then(|| owners - 1)
+            })
+            .collect();
         let mut features = LabelFeatures {
             kind,
             own,
             words: words.vocabulary().len(),
-            own_places: own_places.collect(),
+            own_places,
+            owners: owners as usize,
             rows: Csr::empty(0),
             having: Csr::empty(0),
         };
@@ -86,7 +91,7 @@ impl LabelFeatures {
 
     /// How many features there are.
     pub(super) fn len(&self) -> usize {
-        self.words + self.own_places.iter().flatten().count()
+        self.words + self.owners
     }
 
     /// How many of them are words.

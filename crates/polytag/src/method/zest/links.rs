@@ -171,10 +171,12 @@ impl Bilinear {
         (first, weights): (Vec<f32>, Vec<f32>),
         [same, bias]: [f32; 2],
     ) -> Result<Bilinear, CsrError> {
-        let same_length = first.len() == weights.len();
+        if first.len() != weights.len() {
+            return Err(CsrError::Starts);
+        }
         let first = Csr::from_parts(columns, starts, features, first)?;
         let finite = weights.iter().chain([&same, &bias]).all(|weight| weight.is_finite());
-        match same_length && finite {
+        match finite {
             true => Ok(Bilinear { first, weights: Some(weights), same, bias }),
             false => Err(CsrError::NotFinite { row: 0 }),
         }

@@ -16,9 +16,10 @@
 //! learned; the regression learns from those of it that documents carry, and answers are taken from it.
 //!
 //! Cost: of learning, documents × the features of a shortlist's labels × links; of an answer, the links of the document's
-//! words and the labels that have their features. Memory: 12 bytes a link, 8 a feature of a label, and 8 a word of a
-//! document; while it learns 24 a link and 4 a label of a shortlist. Documents beyond a third of `fit --memory` go to the
-//! disk. The model is the same with any limit and any number of threads.
+//! words and the labels that have their features; of a change of labels, reading all of them. Memory: 12 bytes a link, 8 a
+//! feature of a label, and 8 a word of a document, beyond a third of `fit --memory` on the disk. What follows is not in that
+//! limit: while links are chosen up to 16 KB a label, twice for a moment; while they are learned 24 bytes a link, 4 a label of a
+//! shortlist, and 36 a feature and a word for each thread. The model is the same with any limit and any number of threads.
 
 mod labels; // what labels are made of
 mod links; // which words call for which features
@@ -64,7 +65,8 @@ pub struct ZestConfig {
     pub links: usize,
     /// How many call for a label's own feature.
     pub own_links: usize,
-    /// How many labels a document is compared with.
+    /// How many labels a document is compared with: of those that documents carry, and in an answer as many of the others,
+    /// and no fewer than are wanted.
     pub shortlist: usize,
     /// How much of a score is the cosine of the label's words with the document's, from 0 to 1; the rest is the
     /// probability that was learned.
@@ -157,13 +159,7 @@ impl Zest {
         if seen.is_empty() {
             return Err(MethodError::NoPairs { method: "zest" });
         }
-        let documents: Vec<u32> =
-            (0..dataset.len() as u32).filter(|&id| !dataset.labels_of(DocId(id)).is_empty()).collect();
-        if documents.len() < dataset.len() {
-            let without = dataset.len() - documents.len();
-            let message = format!("{without} of {} documents carry no label and are left out", dataset.len());
-            context.progress.report(Event::Warned(&message));
-        }
+        let documents = word_rows::labelled(dataset, context);
         let labels: Vec<Vec<u32>> = documents
             .iter()
             .map(|&id| dataset.labels_of(DocId(id)).iter().map(|label| label.0).collect())
@@ -178,8 +174,10 @@ impl Zest {
             |passages| Ok(word_rows::weigh(&words, passages)),
         )?;
         let features = LabelFeatures::new((config.label_text, config.own), &words, &space);
-        let sums = Sums::of(&rows, &carriers(&labels, space.positions()), &features)?;
-        let links = Links::choose(&sums, &features, (config.links, config.own_links));
+        let links = {
+            let sums = Sums::of(&rows, &carriers(&labels, space.positions()), &features)?;
+            Links::choose(&sums, &features, (config.links, config.own_links))
+        };
         context.progress.report(Event::Measured { name: "links:", value: links.len() as f64 });
         let learning = Learning {
             shortlist: config.shortlist,
