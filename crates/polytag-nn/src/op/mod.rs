@@ -18,9 +18,9 @@ mod pool; // from a row a token to a row a sequence
 mod normalise; // rows to unit length
 mod rows; // some rows of a matrix
 mod sum; // several matrices added up
-mod product; // rows against rows
 mod weight; // a weight as a value
 mod gather; // some rows of a weight as a value
+mod product; // rows against rows
 mod add_bias; // a row added to every row
 mod add_rows; // rows of a weight added, some left out
 mod label_attention; // every label reads a text for itself
@@ -41,7 +41,7 @@ pub use label_attention::{
 pub use linear::linear;
 pub use normalise::normalise;
 pub use pool::{Pooling, pool};
-pub use product::product;
+pub use product::{product, product_with_rows};
 pub use relative_bias::{DISTANCES, relative_bias};
 pub use rows::rows;
 pub use sum::sum;

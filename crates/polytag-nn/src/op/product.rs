@@ -1,12 +1,17 @@
 //! Rows against rows: `y = a · bᵀ` of two values.
 
+use super::gather::{RowIds, gather};
 use crate::cpu::{self, View};
 use crate::cuda::{Operand, Product as Job};
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::Error;
+use crate::parameters::ParameterId;
 use crate::tape::{Backward, Flow, Link, Tape, Var};
 use crate::tensor::Tensor;
+
+/// Rows up to which a product is too small for copies of what it is with.
+const FEW: usize = 4;
 
 /// The inner products of the rows of `left` `[m, d]` with those of `right` `[n, d]`, all stored in f32: `[m, n]`. A GPU
 /// multiplies them in TF32, as everywhere.
@@ -24,6 +29,38 @@ pub fn product(tape: &mut Tape<'_>, left: &Var, right: &Var) -> Result<Var, Erro
         Box::new(Product { left: a.clone(), right: b.clone(), left_link, right_link })
     });
     Ok(tape.push(out, op))
+}
+
+/// The inner products of the rows of `left` `[m, d]` with some rows of a weight: `[m, rows]`. A few rows on a CPU that nothing
+/// is learned from are multiplied where the weight lies; else the rows of it are taken out first.
+///
+/// # Panics
+/// If the weight has no such row.
+pub fn product_with_rows(
+    tape: &mut Tape<'_>,
+    left: &Var,
+    weight: ParameterId,
+    rows: &RowIds,
+) -> Result<Var, Error> {
+    let tensor = left.tensor();
+    let (width, device) = (tensor.columns(), tensor.device());
+    let is_small = matches!(device, Device::Cpu(_)) && tensor.rows() <= FEW;
+    if !is_small || tape.wants(&[left], &[weight]) {
+        let some = gather(tape, weight, rows, width)?;
+        return product(tape, left, &some);
+    }
+    let mut out = Tensor::scratch(&device, tensor.rows(), rows.ids().len(), Element::F32)?;
+    let parameters = tape.parameters();
+    let values = parameters.values(weight);
+    let columns = rows.ids().len();
+    for (row, out) in
+        tensor.values().chunks_exact(width).zip(out.values_mut().chunks_exact_mut(columns.max(1)))
+    {
+        for (out, &id) in out.iter_mut().zip(rows.ids()) {
+            *out = cpu::dot(row, &values[id as usize * width..][..width]);
+        }
+    }
+    Ok(tape.push(out, None))
 }
 
 /// `out = left · right`, either of which may be stored with rows and columns exchanged; or adds it to what is there.
@@ -105,6 +142,29 @@ mod tests {
     #[test]
     fn gradients_match_finite_differences() {
         case().check_gradients(|tape, inputs, _| build(tape, inputs));
+    }
+
+    #[test]
+    fn rows_of_a_weight_are_multiplied_where_they_lie() {
+        use crate::parameters::ParametersBuilder;
+        let device = Device::cpu();
+        let mut builder = ParametersBuilder::default();
+        let weight = builder.add("w", (40, 16), &Matrix::random(40, 16, 4).values);
+        let parameters = builder.build(&device).unwrap();
+        let rows = RowIds::new(&device, &[39, 0, 7]).unwrap();
+        for count in [1, FEW, FEW + 1] {
+            let left = Matrix::random(count, 16, 5);
+            let left = Tensor::new(&device, (count, 16), &left.values, Element::F32).unwrap();
+            let mut tape = Tape::inference(&parameters);
+            let left = tape.push(left, None);
+            let found = product_with_rows(&mut tape, &left, weight, &rows).unwrap();
+            let some = gather(&mut tape, weight, &rows, 16).unwrap();
+            let expected = product(&mut tape, &left, &some).unwrap();
+            assert_eq!((found.tensor().rows(), found.tensor().columns()), (count, 3));
+            for (found, expected) in found.tensor().values().iter().zip(expected.tensor().values()) {
+                assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+            }
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use polytag_nn::error::Error;
 use polytag_nn::loss::{Number, Scores};
 use polytag_nn::op::{
     ChunkMemory, Comparison, LabelAttention, Pooling, RowIds, add_bias, add_chosen_bias, dropout, gather,
-    label_attention, linear, pool, product, rows, sum, weight,
+    label_attention, linear, pool, product_with_rows, rows, sum, weight,
 };
 use polytag_nn::parameters::{ParameterId, Parameters, ParametersBuilder};
 use polytag_nn::tape::{Tape, Var};
@@ -243,10 +243,7 @@ impl Network {
             let kept = dropout(tape, vectors, self.dropout)?;
             terms.push(match chosen {
                 None => linear(tape, &kept, rows, (place == 0).then_some(*bias))?,
-                Some(chosen) => {
-                    let some = gather(tape, rows, chosen, kept.tensor().columns())?;
-                    product(tape, &kept, &some)?
-                }
+                Some(chosen) => product_with_rows(tape, &kept, rows, chosen)?,
             });
         }
         let total = sum(tape, &terms)?;
