@@ -11,7 +11,7 @@ use crate::ids::DocId;
 use crate::predict::{Field, Reason};
 use crate::progress::{Event, Stage};
 use crate::sparse::{Entry, Room, RowStore, Tfidf, TfidfConfig, Vocabulary, Weighing};
-use crate::text::Scratch;
+use crate::text::{AnalyzerConfig, Language, Scratch};
 
 /// Documents that are made into rows at once.
 const WAVE: usize = 4096;
@@ -21,6 +21,12 @@ const WORDS: &str = "words.txt";
 
 /// How rare they are, in a file of its own.
 const RARITY: (&str, &str) = ("weights.safetensors", "idf");
+
+/// How words are counted and weighed: stems, runs of up to `ngrams`, those that enough documents have.
+pub(super) fn tfidf(stem: Option<Language>, ngrams: usize, min_df: u32) -> TfidfConfig {
+    let analyzer = AnalyzerConfig { stem, ngrams: (1, ngrams), ..AnalyzerConfig::default() };
+    TfidfConfig { analyzer, min_df, ..TfidfConfig::default() }
+}
 
 /// Counts the words of `dataset`, and says if there were too many.
 pub(super) fn count(

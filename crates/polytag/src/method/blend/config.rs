@@ -101,23 +101,24 @@ impl BlendConfig {
             }
             _ => None,
         };
-        match problem {
-            Some(problem) => Err(MethodError::Config { method, problem }),
-            None => {
-                let needs_encoder = |source: &MethodConfig| source.to_value()["encoder"].is_string();
-                match &self.encoder {
-                    Some(encoder) if !self.methods()?.iter().any(needs_encoder) => {
-                        let problem = format!(
-                            "encoder = {encoder} is for sources that need one, and none of these does; leave it out, or \
-                             take blend-neural"
-                        );
-                        Err(MethodError::Config { method, problem })
-                    }
-                    _ => self.methods().map(|_| ()),
-                }
-            }
+        let refused = |problem| Err(MethodError::Config { method, problem });
+        if let Some(problem) = problem {
+            return refused(problem);
+        }
+        let methods = self.methods()?;
+        match &self.encoder {
+            Some(encoder) if !methods.iter().any(needs_encoder) => refused(format!(
+                "encoder = {encoder} is for sources that need one, and none of these does; leave it out, or take \
+                 blend-neural"
+            )),
+            _ => Ok(()),
         }
     }
+}
+
+/// Whether a method has an encoder, and not only room for one.
+fn needs_encoder(method: &MethodConfig) -> bool {
+    method.to_value()["encoder"].is_string()
 }
 
 /// A source from its setting; `encoder` is for those that need one and name none.
@@ -134,8 +135,8 @@ fn source(value: &Value, encoder: Option<&str>) -> Result<MethodConfig, MethodEr
     }) else {
         return Err(refused(format!("the source {value} names no method; add \"method\": NAME")));
     };
-    let needs_encoder = MethodConfig::named(&name, &json!({}))?.to_value()["encoder"].is_string();
-    if let Some(encoder) = encoder.filter(|_| needs_encoder) {
+    let preset = MethodConfig::named(&name, &json!({}))?;
+    if let Some(encoder) = encoder.filter(|_| needs_encoder(&preset)) {
         settings.entry("encoder").or_insert_with(|| encoder.into());
     }
     match MethodConfig::named(&name, &Value::Object(settings))? {

@@ -43,7 +43,7 @@ use crate::predict::Predictor;
 use crate::progress::Event;
 use crate::sparse::{Csr, RowStore, TfidfConfig};
 use crate::storage::StorageError;
-use crate::text::{AnalyzerConfig, Language};
+use crate::text::Language;
 
 /// More trees than anybody has a use for.
 const MOST_TREES: usize = 100;
@@ -135,15 +135,8 @@ impl LabelTreeConfig {
     }
 
     fn tfidf(&self) -> TfidfConfig {
-        let analyzer =
-            AnalyzerConfig { stem: self.stem, ngrams: (1, self.ngrams), ..AnalyzerConfig::default() };
-        TfidfConfig {
-            analyzer,
-            min_df: self.min_documents,
-            max_features: self.max_terms,
-            table_limit: self.table_limit,
-            ..TfidfConfig::default()
-        }
+        let config = word_rows::tfidf(self.stem, self.ngrams, self.min_documents);
+        TfidfConfig { max_features: self.max_terms, table_limit: self.table_limit, ..config }
     }
 
     fn overrides(&self) -> Overrides {

@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use super::labels::LabelFeatures;
 use super::learn::Learned;
+use crate::method::seen_labels::carriers;
 use crate::sparse::{Csr, CsrError, Entry, Row, RowStore, keep_greatest};
 use crate::storage::StorageError;
 
@@ -27,10 +28,10 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Of documents in `rows`, which the labels' `carriers` name by row.
+    /// Of documents in `rows`, which carry these labels.
     pub(super) fn of(
         rows: &RowStore,
-        carriers: &[Vec<u32>],
+        labels: &[Vec<u32>],
         features: &LabelFeatures,
     ) -> Result<Sums, StorageError> {
         let mut of_words = vec![0.0f64; rows.columns()];
@@ -41,14 +42,10 @@ impl Sums {
             }
         }
         // A feature of several of a document's labels counts as often.
-        let mut labels: Vec<Vec<u32>> = vec![Vec::new(); rows.rows()];
-        for (label, carriers) in (0..).zip(carriers) {
-            carriers.iter().for_each(|&document| labels[document as usize].push(label));
-        }
         let mut of_features = vec![0.0f64; features.len()];
         let (mut held, mut touched) = (vec![0.0f32; features.len()], Vec::new());
         for labels in labels {
-            for label in labels {
+            for &label in labels {
                 for (&feature, value) in features.of(label).indices.iter().zip(features.of(label).values) {
                     held[feature as usize] += value;
                     touched.push(feature);
@@ -60,7 +57,7 @@ impl Sums {
             }
         }
         let length = |squares: Vec<f64>| squares.into_iter().map(|square| square.sqrt() as f32).collect();
-        let of_labels = rows.sums(carriers, OF_A_LABEL)?;
+        let of_labels = rows.sums(&carriers(labels, features.labels()), OF_A_LABEL)?;
         Ok(Sums { of_labels, of_words: length(of_words), of_features: length(of_features) })
     }
 }

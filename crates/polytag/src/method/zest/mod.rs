@@ -35,14 +35,14 @@ use self::learn::{Learning, Lesson, learn};
 use self::links::{Links, Sums};
 use super::error::MethodError;
 use super::label_text::LabelText;
-use super::seen_labels::{carriers, seen_labels};
+use super::seen_labels::seen_labels;
 use super::{Method, TrainContext, word_rows};
 use crate::data::Dataset;
 use crate::ids::DocId;
 use crate::predict::Predictor;
 use crate::progress::Event;
 use crate::sparse::TfidfConfig;
-use crate::text::{AnalyzerConfig, Language};
+use crate::text::Language;
 
 /// Settings of `zest`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -104,14 +104,8 @@ impl Default for ZestConfig {
 
 impl ZestConfig {
     fn tfidf(&self) -> TfidfConfig {
-        let analyzer =
-            AnalyzerConfig { stem: self.stem, ngrams: (1, self.ngrams), ..AnalyzerConfig::default() };
-        TfidfConfig {
-            analyzer,
-            min_df: self.min_documents,
-            table_limit: self.table_limit,
-            ..TfidfConfig::default()
-        }
+        let config = word_rows::tfidf(self.stem, self.ngrams, self.min_documents);
+        TfidfConfig { table_limit: self.table_limit, ..config }
     }
 
     /// What is wrong with it, if anything is.
@@ -175,7 +169,7 @@ impl Zest {
         )?;
         let features = LabelFeatures::new((config.label_text, config.own), &words, &space);
         let links = {
-            let sums = Sums::of(&rows, &carriers(&labels, space.positions()), &features)?;
+            let sums = Sums::of(&rows, &labels, &features)?;
             Links::choose(&sums, &features, (config.links, config.own_links))
         };
         context.progress.report(Event::Measured { name: "links:", value: links.len() as f64 });

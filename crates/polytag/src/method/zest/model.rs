@@ -89,7 +89,14 @@ impl Predictor for ZestModel {
 
     fn predict(&self, passages: &[Passage<'_>], ask: &Ask<'_>) -> Result<Vec<Ranking>, PredictError> {
         let rows = word_rows::weigh(&self.words, passages);
-        rows.par_iter().map_init(Scratch::default, |scratch, row| self.answer(row, ask, scratch)).collect()
+        // A scratch is as large as the label set: one a thread.
+        let size = rows.len().div_ceil(rayon::current_num_threads()).max(1);
+        let answer = |rows: &[Vec<Entry>]| -> Result<Vec<Ranking>, PredictError> {
+            let mut scratch = Scratch::default();
+            rows.iter().map(|row| self.answer(row, ask, &mut scratch)).collect()
+        };
+        let parts: Vec<Vec<Ranking>> = rows.par_chunks(size).map(answer).collect::<Result<_, _>>()?;
+        Ok(parts.into_iter().flatten().collect())
     }
 
     fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
