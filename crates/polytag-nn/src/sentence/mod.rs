@@ -65,17 +65,31 @@ impl SentenceEncoder {
     /// # Errors
     /// If a file is missing, cannot be believed, or does not fit the others.
     pub fn load(folder: &Path, device: &Device, overrides: &Overrides) -> Result<SentenceEncoder, Error> {
-        let layout = Layout::read(folder)?;
         let mut builder = ParametersBuilder::default();
+        let (encoder, tokenizer, settings) = SentenceEncoder::load_among(folder, &mut builder, overrides)?;
+        SentenceEncoder::new(encoder, builder.build(device)?, tokenizer, settings)
+    }
+
+    /// The same with its weights among others: for a model of which the encoder is a part.
+    ///
+    /// # Errors
+    /// As [`SentenceEncoder::load`].
+    pub fn load_among(
+        folder: &Path,
+        builder: &mut ParametersBuilder,
+        overrides: &Overrides,
+    ) -> Result<(Encoder, Tokenizer, Settings), Error> {
+        let layout = Layout::read(folder)?;
         let tokenizer = Tokenizer::read(&layout.encoder)?;
-        let encoder = Encoder::load(&layout.encoder, &mut builder)?;
+        let encoder = Encoder::load(&layout.encoder, builder)?;
         let longest = encoder.config().longest();
         let settings = Settings {
             max_tokens: overrides.max_tokens.unwrap_or(layout.max_tokens.unwrap_or(longest).min(longest)),
             pooling: overrides.pooling.unwrap_or(layout.pooling),
             normalise: overrides.normalise.unwrap_or(layout.normalise),
         };
-        SentenceEncoder::new(encoder, builder.build(device)?, tokenizer, settings)
+        fits(&encoder, &tokenizer, &settings)?;
+        Ok((encoder, tokenizer, settings))
     }
 
     /// Puts an encoder together, for instance one that was trained.
@@ -88,14 +102,7 @@ impl SentenceEncoder {
         tokenizer: Tokenizer,
         settings: Settings,
     ) -> Result<SentenceEncoder, Error> {
-        tokenizer.check(encoder.config())?;
-        let longest = encoder.config().longest();
-        if settings.max_tokens > longest {
-            let asked = settings.max_tokens;
-            return Err(Error::Unfit(format!(
-                "max_tokens is {asked}, but this encoder takes at most {longest} tokens"
-            )));
-        }
+        fits(&encoder, &tokenizer, &settings)?;
         Ok(SentenceEncoder { encoder, parameters, tokenizer, settings })
     }
 
@@ -270,6 +277,18 @@ impl SentenceEncoder {
         head: impl Fn(&mut Tape<'_>, &Var, &Batch) -> Result<Vec<R>, Error> + Sync,
     ) -> Result<Vec<R>, Error> {
         in_batches(&self.encoder, &self.parameters, texts, head)
+    }
+}
+
+/// Whether an encoder, a tokenizer and settings go together.
+fn fits(encoder: &Encoder, tokenizer: &Tokenizer, settings: &Settings) -> Result<(), Error> {
+    tokenizer.check(encoder.config())?;
+    let (asked, longest) = (settings.max_tokens, encoder.config().longest());
+    match asked > longest {
+        true => Err(Error::Unfit(format!(
+            "max_tokens is {asked}, but this encoder takes at most {longest} tokens"
+        ))),
+        false => Ok(()),
     }
 }
 

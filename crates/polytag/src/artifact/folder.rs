@@ -92,7 +92,8 @@ impl ModelFolder {
             return Err(self.damaged(MANIFEST, format!("it lists nothing in {name}")));
         }
         for file in listed {
-            self.read(&file.name)?;
+            let (path, stored) = self.stored(&file.name)?;
+            self.checked(stored, &Mapped::open(&path)?)?;
         }
         Ok(self.dir.join(name))
     }

@@ -94,13 +94,12 @@ impl ClassifierModel {
         let config: ClassifierConfig = serde_json::from_value(folder.manifest().config.clone())
             .map_err(|error| folder.damaged(MANIFEST, error))?;
         let path = folder.folder(ENCODER)?;
-        let base =
-            SentenceEncoder::load(&path, &Device::cpu(), &Overrides::default()).map_err(MethodError::from)?;
+        let mut builder = ParametersBuilder::default();
+        let (encoder, tokenizer, settings) =
+            SentenceEncoder::load_among(&path, &mut builder, &Overrides::default()).map_err(MethodError::from)?;
         let space = folder.labels()?;
         let labels = seen_labels(&space);
         let tensors = folder.tensors(EXPERTS)?;
-        let mut builder = ParametersBuilder::default();
-        let encoder = base.encoder().copy(base.parameters(), &mut builder).map_err(MethodError::from)?;
         let values = |name: &str, (rows, columns): (usize, usize)| {
             let values = tensors.f32(name).map_err(|error| error.to_string())?;
             match values.len() == rows * columns {
@@ -128,8 +127,8 @@ impl ClassifierModel {
             encoder,
             network,
             parameters: builder.build(device).map_err(MethodError::from)?,
-            tokenizer: base.tokenizer().clone(),
-            settings: *base.settings(),
+            tokenizer,
+            settings,
             space,
             labels,
             record: [folder.read_text(CURVE)?, folder.read_text(PAGE)?],
