@@ -3,6 +3,10 @@
 //! What is changed together is one line, `checksum json`. The checksum covers the line before it
 //! too, so that no line can be changed, dropped or moved unseen. A line is on the disk before its
 //! changes are acknowledged; one that a crash cut short was never acknowledged, and is dropped.
+//!
+//! When there are many lines, what they come down to is written to a snapshot, whole or not at all, and the log begins
+//! anew: its first line goes on from the checksum of the last one that the snapshot covers. A snapshot that is cut short
+//! shows, and so does a log without its snapshot.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Seek, SeekFrom, Write};
@@ -11,25 +15,48 @@ use std::path::{Path, PathBuf};
 use super::error::ArtifactError;
 use super::manifest::MANIFEST;
 use crate::data::LabelChange;
-use crate::storage::{StorageError, sync_folder};
+use crate::storage::{StagedFile, StorageError, sync_folder};
+use serde::{Deserialize, Serialize};
 
 /// The log's file name.
 pub const NAME: &str = "labels.log";
+
+/// The snapshot's file name.
+pub const SNAPSHOT: &str = "labels.snapshot";
+
+/// A log of fewer changes is left as it is.
+const FEW: usize = 1024;
 
 /// The log of a model folder, held so that no one else can write to it.
 #[derive(Debug)]
 pub struct LabelLog {
     path: PathBuf,
+    snapshot: PathBuf,
     manifest: PathBuf,
     /// The open manifest, locked.
     lock: File,
     state: State,
 }
 
+/// What many lines come down to.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Snapshot {
+    /// The checksum that the log began from whose lines it covers.
+    from: u32,
+    /// The checksum of the last line that it covers.
+    covers: u32,
+    changes: Vec<LabelChange>,
+}
+
 /// What a log holds, and where the next line goes.
 #[derive(Debug, Default)]
 struct State {
+    /// All changes, those of the snapshot first.
     changes: Vec<LabelChange>,
+    /// How many of them are in the log.
+    logged: usize,
+    /// The checksum that the log begins from.
+    start: u32,
     /// Bytes of whole lines.
     length: u64,
     /// Checksum of the last line.
@@ -41,22 +68,21 @@ struct State {
 impl LabelLog {
     /// The changes logged in the model folder `dir`; none where there is no log.
     pub fn read(dir: &Path) -> Result<Vec<LabelChange>, ArtifactError> {
-        let path = dir.join(NAME);
-        Ok(parse(&path, &read_if_there(&path)?)?.changes)
+        Ok(read(&dir.join(NAME), &dir.join(SNAPSHOT))?.changes)
     }
 
     /// Opens the log of the model folder `dir` for writing. Until it is dropped, no one else can, nor can
     /// the model be replaced. The lock is on the manifest, so that nothing is made before there is
     /// something to log.
     pub fn lock(dir: &Path) -> Result<LabelLog, ArtifactError> {
-        let (path, manifest) = (dir.join(NAME), dir.join(MANIFEST));
+        let (path, snapshot, manifest) = (dir.join(NAME), dir.join(SNAPSHOT), dir.join(MANIFEST));
         let lock = File::open(&manifest).map_err(StorageError::io(&manifest, "open"))?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => ArtifactError::Locked { path: dir.to_owned() },
             TryLockError::Error(error) => StorageError::io(&manifest, "lock")(error).into(),
         })?;
-        let state = parse(&path, &read_if_there(&path)?)?;
-        let log = LabelLog { path, manifest, lock, state };
+        let state = read(&path, &snapshot)?;
+        let log = LabelLog { path, snapshot, manifest, lock, state };
         log.check_place()?;
         Ok(log)
     }
@@ -80,6 +106,37 @@ impl LabelLog {
         self.state.chain = chain;
         self.state.unterminated = false;
         self.state.changes.extend_from_slice(changes);
+        self.state.logged += changes.len();
+        self.check_place()
+    }
+
+    /// Whether there is so much in the log that a snapshot of it saves work: as much again as in the last one.
+    pub fn is_long(&self) -> bool {
+        self.state.logged >= FEW.max(self.state.changes.len() - self.state.logged)
+    }
+
+    /// Writes what all changes come down to as a snapshot, and begins the log anew. Whatever happens on the way, all
+    /// changes stay.
+    pub fn compact(&mut self) -> Result<(), ArtifactError> {
+        let changes = LabelChange::compacted(&self.state.changes);
+        let snapshot = Snapshot { from: self.state.start, covers: self.state.chain, changes };
+        let json = serde_json::to_string(&snapshot).expect("strings always make JSON");
+        let mut file = StagedFile::create(&self.snapshot, &[])?;
+        file.sink().write(format!("{:08x} {json}\n", checksum(0, json.as_bytes())).as_bytes())?;
+        file.commit()?;
+        // From here on the log is covered; if it cannot be emptied now, its lines are passed over when it is read.
+        let covered = State { start: self.state.chain, chain: self.state.chain, ..State::default() };
+        let emptied = OpenOptions::new().write(true).open(&self.path).and_then(|file| {
+            file.set_len(0)?;
+            file.sync_all()
+        });
+        match emptied {
+            Ok(()) => self.state = State { changes: snapshot.changes, ..covered },
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                self.state = State { changes: snapshot.changes, ..covered };
+            }
+            Err(error) => return Err(StorageError::io(&self.path, "empty")(error).into()),
+        }
         self.check_place()
     }
 
@@ -127,8 +184,41 @@ fn checksum(chain: u32, json: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-fn parse(path: &Path, bytes: &[u8]) -> Result<State, ArtifactError> {
-    let mut state = State::default();
+/// The log at `path` behind the snapshot at `snapshot`, if there are such.
+fn read(path: &Path, snapshot: &Path) -> Result<State, ArtifactError> {
+    let bytes = read_if_there(path)?;
+    let Some(Snapshot { from, covers, changes }) = read_snapshot(snapshot)? else {
+        return parse(path, &bytes, 0, None);
+    };
+    // A crash may have come before the log was emptied: then its lines are those that the snapshot covers.
+    let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let is_covered = verify(covers, line).is_none() && verify(from, line).is_some();
+    let logged = match is_covered {
+        true => parse(path, &bytes, from, Some(covers))?,
+        false => parse(path, &bytes, covers, None)?,
+    };
+    Ok(State { changes: [changes, logged.changes].concat(), ..logged })
+}
+
+fn read_snapshot(path: &Path) -> Result<Option<Snapshot>, ArtifactError> {
+    let damaged = |problem: String| ArtifactError::Damaged { path: path.to_owned(), problem };
+    let bytes = match fs::read(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(StorageError::io(path, "read"))?,
+    };
+    let whole = bytes.strip_suffix(b"\n").and_then(|line| verify(0, line));
+    let (_, json) = whole.ok_or_else(|| {
+        damaged(format!(
+            "its checksum does not fit what is there, {} bytes; it may be cut short",
+            bytes.len()
+        ))
+    })?;
+    serde_json::from_slice(json).map(Some).map_err(|error| damaged(error.to_string()))
+}
+
+/// The lines of a log that goes on from the checksum `start`. If it was covered up to a line, those are passed over.
+fn parse(path: &Path, bytes: &[u8], start: u32, covered: Option<u32>) -> Result<State, ArtifactError> {
+    let mut state = State { start, chain: start, ..State::default() };
     for (index, line) in bytes.split_inclusive(|&byte| byte == b'\n').enumerate() {
         let damaged = |problem: String| ArtifactError::Damaged {
             path: path.to_owned(),
@@ -150,10 +240,15 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<State, ArtifactError> {
         let (sum, json) = verified.ok_or_else(|| damaged("its checksum does not fit".to_owned()))?;
         let changes: Vec<LabelChange> =
             serde_json::from_slice(json).map_err(|error| damaged(error.to_string()))?;
+        state.logged += changes.len();
         state.changes.extend(changes);
         state.chain = sum;
         state.length += line.len() as u64;
         state.unterminated = !terminated;
+        if covered == Some(sum) {
+            state.changes.clear();
+            state.logged = 0;
+        }
     }
     Ok(state)
 }
@@ -242,6 +337,82 @@ mod tests {
         let (dir, _) = written();
         let _first = LabelLog::lock(dir.path()).unwrap();
         assert!(matches!(LabelLog::lock(dir.path()), Err(ArtifactError::Locked { .. })));
+    }
+
+    fn added(id: usize) -> LabelChange {
+        LabelChange::Add { label: Label::new(id.to_string(), "a name") }
+    }
+
+    /// A folder with a snapshot of `count` labels and a line after it.
+    fn compacted(count: usize) -> (tempfile::TempDir, Vec<LabelChange>) {
+        let (dir, _) = written();
+        let mut log = LabelLog::lock(dir.path()).unwrap();
+        let all: Vec<LabelChange> = (0..=count).map(added).collect();
+        log.append(&all[..count]).unwrap();
+        log.compact().unwrap();
+        assert_eq!(log.changes(), &all[..count]);
+        log.append(&all[count..]).unwrap();
+        (dir, all)
+    }
+
+    #[test]
+    fn a_snapshot_holds_what_the_log_came_down_to() {
+        let (dir, all) = compacted(20);
+        assert_eq!(LabelLog::read(dir.path()).unwrap(), all);
+        let length = fs::metadata(dir.path().join(NAME)).unwrap().len();
+        assert!(length < 100, "the log is {length} bytes long");
+        let mut log = LabelLog::lock(dir.path()).unwrap();
+        log.compact().unwrap();
+        log.compact().unwrap();
+        log.append(&[added(99)]).unwrap();
+        drop(log);
+        assert_eq!(LabelLog::read(dir.path()).unwrap(), [all, vec![added(99)]].concat());
+    }
+
+    #[test]
+    fn long_logs_ask_for_a_snapshot() {
+        let (dir, _) = written();
+        let mut log = LabelLog::lock(dir.path()).unwrap();
+        log.append(&(0..FEW).map(added).collect::<Vec<_>>()).unwrap();
+        assert!(log.is_long());
+        log.compact().unwrap();
+        assert!(!log.is_long());
+    }
+
+    #[test]
+    fn a_crash_before_the_log_is_emptied_loses_nothing_and_doubles_nothing() {
+        let (dir, _) = written();
+        let path = dir.path().join(NAME);
+        let mut log = LabelLog::lock(dir.path()).unwrap();
+        log.append(&[added(1)]).unwrap();
+        log.append(&[added(2)]).unwrap();
+        for _ in 0..2 {
+            let before = fs::read(&path).unwrap();
+            log.compact().unwrap();
+            drop(log);
+            fs::write(&path, &before).unwrap();
+            assert_eq!(LabelLog::read(dir.path()).unwrap(), [added(1), added(2)]);
+            log = LabelLog::lock(dir.path()).unwrap();
+            log.append(&[LabelChange::Rename { id: "1".into(), name: "other".into() }]).unwrap();
+            let renamed = LabelLog::read(dir.path()).unwrap();
+            assert_eq!(renamed.len(), 3);
+            log.append(&[LabelChange::Rename { id: "1".into(), name: "a name".into() }]).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_snapshot_cut_anywhere_shows_and_so_does_one_that_is_gone() {
+        let (dir, _) = compacted(60);
+        let path = dir.path().join(SNAPSHOT);
+        let whole = fs::read(&path).unwrap();
+        assert!(whole.len() > 2048);
+        for cut in (0..whole.len()).step_by(512).chain([1, whole.len() - 1]) {
+            fs::write(&path, &whole[..cut]).unwrap();
+            let error = LabelLog::read(dir.path()).unwrap_err().to_string();
+            assert!(error.contains(SNAPSHOT) && error.contains("restore"), "{error}");
+        }
+        fs::remove_file(&path).unwrap();
+        assert!(LabelLog::read(dir.path()).unwrap_err().to_string().contains(NAME));
     }
 
     #[cfg(unix)]

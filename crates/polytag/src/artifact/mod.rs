@@ -9,6 +9,8 @@
 //! labels.jsonl          the labels, with how many training documents carry each
 //! weights.safetensors   what the method learned
 //! labels.log            changes to the labels since, one checksummed line each
+//! feedback.jsonl        documents and the labels that people accepted for them while it was served
+//! labels.snapshot       what many such lines came down to; the log goes on from there
 //! ```
 
 mod error; // what can be wrong with a folder
@@ -23,7 +25,7 @@ mod writer; // how it is written
 pub use array::{Array, MappedTensors, Number};
 pub use error::ArtifactError;
 pub use folder::ModelFolder;
-pub use label_log::{LabelLog, NAME as LABEL_LOG};
+pub use label_log::{LabelLog, NAME as LABEL_LOG, SNAPSHOT as LABEL_SNAPSHOT};
 pub use manifest::{FORMAT_VERSION, MANIFEST, Manifest, StoredFile};
 pub use tensors::{Tensors, TensorsBuilder};
-pub use writer::{ModelWriter, Provenance};
+pub use writer::{FEEDBACK, ModelWriter, Provenance};

@@ -139,7 +139,13 @@ impl ModelWriter {
 }
 
 const CHANGED: &str = "its labels were changed since it was fitted, which a new fit would lose: put the changes \
-                       into the task's labels.jsonl and remove labels.log";
+                       into the task's labels.jsonl and remove labels.log and labels.snapshot";
+
+/// The file of what people said of labels while the model was served.
+pub const FEEDBACK: &str = "feedback.jsonl";
+
+const JUDGED: &str = "holds feedback.jsonl, what people said of its labels, which a new fit would lose: put its lines behind \
+                      those of the task's train.jsonl and remove it";
 
 /// Why the folder that is there must not be replaced by a new model, if it must not.
 fn objection(dir: &Path) -> Option<String> {
@@ -149,9 +155,12 @@ fn objection(dir: &Path) -> Option<String> {
     if LabelLog::read(dir).map_or(true, |changes| !changes.is_empty()) {
         return Some(CHANGED.to_owned());
     }
+    if dir.join(FEEDBACK).exists() {
+        return Some(JUDGED.to_owned());
+    }
     let ours = |name: &str| {
         name == MANIFEST
-            || name == label_log::NAME
+            || [label_log::NAME, label_log::SNAPSHOT].contains(&name)
             || old.manifest().files.iter().any(|file| file.name == name)
     };
     let mut files = Vec::new();

@@ -1,6 +1,6 @@
 //! Changes to a label space, as they are logged and replayed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,92 @@ pub enum LabelChange {
         /// Its new name.
         name: String,
     },
+    /// A label gets another description, or none.
+    Describe {
+        /// Its id.
+        id: String,
+        /// What it means.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        description: Option<String>,
+    },
+}
+
+impl LabelChange {
+    /// The id of the label that it is about.
+    pub fn id(&self) -> &str {
+        match self {
+            LabelChange::Add { label } => &label.id,
+            LabelChange::Remove { id }
+            | LabelChange::Rename { id, .. }
+            | LabelChange::Describe { id, .. } => id,
+        }
+    }
+
+    /// Fewer changes that leave the same labels in the same order: what was added and removed again is not among them,
+    /// and a label that was added and changed is added as it is now.
+    ///
+    /// ```
+    /// use polytag::data::{Label, LabelChange};
+    /// let changes = [
+    ///     LabelChange::Add { label: Label::new("a", "A") },
+    ///     LabelChange::Add { label: Label::new("b", "B") },
+    ///     LabelChange::Remove { id: "a".to_owned() },
+    ///     LabelChange::Rename { id: "b".to_owned(), name: "C".to_owned() },
+    /// ];
+    /// assert_eq!(LabelChange::compacted(&changes), [LabelChange::Add { label: Label::new("b", "C") }]);
+    /// ```
+    pub fn compacted(changes: &[LabelChange]) -> Vec<LabelChange> {
+        // Labels from before stay in front: what happened to them, and then what was added, by when it was.
+        let (mut before, mut added) = (BTreeMap::<&str, Before<'_>>::new(), Vec::<Option<Label>>::new());
+        let mut places = HashMap::<&str, usize>::new();
+        for change in changes {
+            let place = places.get(change.id()).copied();
+            match (change, place) {
+                (LabelChange::Add { label }, _) => {
+                    places.insert(&label.id, added.len());
+                    added.push(Some(label.clone()));
+                }
+                (LabelChange::Remove { id }, Some(place)) => {
+                    added[place] = None;
+                    places.remove(id.as_str());
+                }
+                (LabelChange::Remove { id }, None) => {
+                    before.insert(id, Before { removed: true, ..Before::default() });
+                }
+                (LabelChange::Rename { name, .. }, Some(place)) => {
+                    added[place].iter_mut().for_each(|label| name.clone_into(&mut label.name));
+                }
+                (LabelChange::Rename { id, name }, None) => before.entry(id).or_default().name = Some(name),
+                (LabelChange::Describe { description, .. }, Some(place)) => {
+                    added[place].iter_mut().for_each(|label| label.description.clone_from(description));
+                }
+                (LabelChange::Describe { id, description }, None) => {
+                    before.entry(id).or_default().description = Some(description);
+                }
+            }
+        }
+        let before = before.into_iter().flat_map(|(id, before)| before.into_changes(id));
+        before.chain(added.into_iter().flatten().map(|label| LabelChange::Add { label })).collect()
+    }
+}
+
+/// What became of a label that was there before.
+#[derive(Default)]
+struct Before<'a> {
+    removed: bool,
+    name: Option<&'a String>,
+    description: Option<&'a Option<String>>,
+}
+
+impl Before<'_> {
+    fn into_changes(self, id: &str) -> impl Iterator<Item = LabelChange> {
+        let removal = self.removed.then(|| LabelChange::Remove { id: id.to_owned() });
+        let name = self.name.map(|name| LabelChange::Rename { id: id.to_owned(), name: name.clone() });
+        let description = self
+            .description
+            .map(|description| LabelChange::Describe { id: id.to_owned(), description: description.clone() });
+        removal.into_iter().chain(name).chain(description)
+    }
 }
 
 impl LabelSpace {
@@ -38,6 +124,7 @@ impl LabelSpace {
             LabelChange::Add { label } => self.add(label.clone()),
             LabelChange::Remove { id } => self.remove(id),
             LabelChange::Rename { id, name } => self.rename(id, name),
+            LabelChange::Describe { id, description } => self.describe(id, description.clone()),
         }
     }
 
@@ -68,6 +155,38 @@ pub struct Changed {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use proptest::prelude::*;
+
+    /// Any change of a few labels, possible or not.
+    fn change() -> impl Strategy<Value = LabelChange> {
+        let (id, text) = ("[a-e]", "[A-Z]");
+        prop_oneof![
+            (id, text).prop_map(|(id, name)| LabelChange::Add { label: Label::new(id, name) }),
+            id.prop_map(|id| LabelChange::Remove { id }),
+            (id, text).prop_map(|(id, name)| LabelChange::Rename { id, name }),
+            (id, proptest::option::of(text))
+                .prop_map(|(id, description)| LabelChange::Describe { id, description }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn compacted_changes_leave_the_same_labels(changes in proptest::collection::vec(change(), 0..40)) {
+            let mut fitted = LabelSpace::default();
+            for id in ["a", "b", "c"] {
+                fitted.add(Label::new(id, id)).unwrap();
+            }
+            let mut space = fitted.clone();
+            let made: Vec<LabelChange> =
+                changes.into_iter().filter(|change| space.apply(change).is_ok()).collect();
+            let compacted = LabelChange::compacted(&made);
+            prop_assert!(compacted.len() <= made.len());
+            let (again, _) = fitted.changed(&compacted).unwrap();
+            let labels = |space: &LabelSpace| space.iter().map(|(_, label)| label.clone()).collect::<Vec<_>>();
+            prop_assert_eq!(labels(&space), labels(&again));
+        }
+    }
 
     #[test]
     fn changes_come_down_to_what_is_written_and_what_is_gone() {

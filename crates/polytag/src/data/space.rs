@@ -203,6 +203,13 @@ impl LabelSpace {
         name.clone_into(&mut self.labels[position.index()].name);
         Ok(position)
     }
+
+    /// Gives a label another description, or none.
+    pub fn describe(&mut self, id: &str, description: Option<String>) -> Result<LabelId, SpaceError> {
+        let position = self.find(id).ok_or_else(|| SpaceError::Unknown { id: id.to_owned() })?;
+        self.labels[position.index()].description = description.filter(|text| !text.trim().is_empty());
+        Ok(position)
+    }
 }
 
 #[cfg(test)]

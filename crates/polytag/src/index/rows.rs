@@ -51,6 +51,14 @@ impl Rows {
         }
     }
 
+    /// The numbers, in full precision.
+    pub fn to_f32(&self) -> Vec<f32> {
+        match self {
+            Rows::F32(numbers) => numbers.clone(),
+            Rows::F16(numbers) => numbers.iter().map(|number| number.to_f32()).collect(),
+        }
+    }
+
     /// Whether there are no numbers.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -45,7 +45,7 @@ pub use label_tree::{LabelTree, LabelTreeConfig, LabelTreeModel};
 pub use lexical::{Lexical, LexicalConfig, LexicalModel};
 pub use maclr::{Maclr, MaclrConfig, PairKind};
 pub use recorded::{Recorded, RecordedConfig, RecordedModel};
-pub use run::{Fitted, change_labels, fit, load, load_labels, uses_network};
+pub use run::{Fitted, LiveModel, change_labels, fit, load, load_labels, uses_network};
 pub use training::{LabelTower, Loss, Steps, TrainingConfig, Unseen};
 pub use zest::{Zest, ZestConfig, ZestModel};
 

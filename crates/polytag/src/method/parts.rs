@@ -13,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
-use crate::artifact::{ArtifactError, LABEL_LOG, MANIFEST, ModelFolder, ModelWriter};
+use crate::artifact::{ArtifactError, LABEL_LOG, LABEL_SNAPSHOT, MANIFEST, ModelFolder, ModelWriter};
 use crate::data::{LabelChange, LabelSpace};
 use crate::ids::LabelId;
 use crate::predict::{PredictError, Predictor};
@@ -21,6 +21,9 @@ use crate::storage::StorageError;
 
 /// The folder of all parts.
 const PARTS: &str = "parts";
+
+/// What holds the changes to a part's labels.
+const CHANGES: [&str; 2] = [LABEL_LOG, LABEL_SNAPSHOT];
 
 /// A model that is a part of another.
 pub(super) struct Part<P: Predictor + ?Sized = dyn Predictor> {
@@ -101,10 +104,13 @@ impl<P: Predictor + ?Sized> Part<P> {
                 copy(&folder, &file.name, to)?;
             }
             copy_as_it_is(&self.dir.join(MANIFEST), &to.join(MANIFEST))?;
-            match self.dir.join(LABEL_LOG) {
-                log if log.is_file() => copy_as_it_is(&log, &to.join(LABEL_LOG)),
-                _ => Ok(()),
+            for name in CHANGES {
+                let changes = self.dir.join(name);
+                if changes.is_file() {
+                    copy_as_it_is(&changes, &to.join(name))?;
+                }
             }
+            Ok(())
         })
     }
 }
@@ -130,11 +136,13 @@ fn fitting(own: &LabelSpace, changes: impl Iterator<Item = LabelChange>) -> Vec<
 /// the changes to its labels. The other files are checked as they are read.
 fn checked(whole: &ModelFolder, name: &str) -> Result<PathBuf, ArtifactError> {
     whole.read(&format!("{PARTS}/{name}/{MANIFEST}"))?;
-    let log = format!("{PARTS}/{name}/{LABEL_LOG}");
-    if whole.manifest().files.iter().any(|file| file.name == log) {
-        whole.read(&log)?;
-    } else if whole.dir().join(&log).exists() {
-        return Err(whole.damaged(&log, "the labels of a part were changed, instead of those of the whole"));
+    for changes in CHANGES.map(|changes| format!("{PARTS}/{name}/{changes}")) {
+        if whole.manifest().files.iter().any(|file| file.name == changes) {
+            whole.read(&changes)?;
+        } else if whole.dir().join(&changes).exists() {
+            let problem = "the labels of a part were changed, instead of those of the whole";
+            return Err(whole.damaged(&changes, problem));
+        }
     }
     Ok(part_dir(whole.dir(), name))
 }

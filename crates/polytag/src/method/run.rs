@@ -1,4 +1,4 @@
-//! Fitting a task into a model folder, loading one, and changing its labels.
+//! Fitting a task into a model folder, loading one, and changing its labels, once or while it is asked.
 
 use std::path::{Path, PathBuf};
 
@@ -118,13 +118,68 @@ pub fn change_labels(
     changes: &[LabelChange],
     device: &Device,
 ) -> Result<Box<dyn Predictor>, Error> {
-    ModelFolder::open(dir)?;
-    let mut log = LabelLog::lock(dir)?;
-    let mut predictor = load_fitted(dir, device)?;
-    replay(dir, predictor.as_mut(), log.changes())?;
-    predictor.apply(changes)?;
-    log.append(changes)?;
-    Ok(predictor)
+    let mut model = LiveModel::open(dir, device)?;
+    model.change(changes)?;
+    Ok(model.predictor)
+}
+
+/// A model whose labels change while it is asked. Nobody else can change them meanwhile.
+pub struct LiveModel {
+    dir: PathBuf,
+    device: Device,
+    manifest: Manifest,
+    predictor: Box<dyn Predictor>,
+    log: LabelLog,
+}
+
+impl LiveModel {
+    /// Opens the model folder `dir`. If it has an encoder, that works on `device`.
+    ///
+    /// # Errors
+    /// If it is no model or a damaged one, or if another program holds it open.
+    pub fn open(dir: &Path, device: &Device) -> Result<LiveModel, Error> {
+        let manifest = ModelFolder::open(dir)?.manifest().clone();
+        let log = LabelLog::lock(dir)?;
+        let mut predictor = load_fitted(dir, device)?;
+        replay(dir, predictor.as_mut(), log.changes())?;
+        Ok(LiveModel { dir: dir.to_owned(), device: device.clone(), manifest, predictor, log })
+    }
+
+    /// Who answers.
+    pub fn predictor(&self) -> &dyn Predictor {
+        self.predictor.as_ref()
+    }
+
+    /// What its folder holds.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// How many changes to its labels there were since it was fitted, as far as they matter still.
+    pub fn changes(&self) -> usize {
+        self.log.changes().len()
+    }
+
+    /// Changes its labels, all or none. When this returns, the changes are on the disk and in the next answer; after an
+    /// error, nothing has changed.
+    ///
+    /// # Errors
+    /// If a change is not possible, or the disk refuses it.
+    pub fn change(&mut self, changes: &[LabelChange]) -> Result<(), Error> {
+        self.predictor.apply(changes)?;
+        if let Err(error) = self.log.append(changes) {
+            // What the disk did not take must not be answered with.
+            let mut before = load_fitted(&self.dir, &self.device)?;
+            replay(&self.dir, before.as_mut(), self.log.changes())?;
+            self.predictor = before;
+            return Err(error.into());
+        }
+        if self.log.is_long() {
+            // Everything is safe in the log; it is written shorter another time.
+            self.log.compact().ok();
+        }
+        Ok(())
+    }
 }
 
 fn load_fitted(dir: &Path, device: &Device) -> Result<Box<dyn Predictor>, Error> {

@@ -126,6 +126,11 @@ pub trait Predictor: Send + Sync {
         false
     }
 
+    /// Whether labels can be added to it: not where each has what training gave it.
+    fn takes_new_labels(&self) -> bool {
+        true
+    }
+
     /// Writes what it learned. The label table is written by the caller.
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError>;
 }

@@ -96,7 +96,8 @@ impl ClassifierModel {
         let path = folder.folder(ENCODER)?;
         let mut builder = ParametersBuilder::default();
         let (encoder, tokenizer, settings) =
-            SentenceEncoder::load_among(&path, &mut builder, &Overrides::default()).map_err(MethodError::from)?;
+            SentenceEncoder::load_among(&path, &mut builder, &Overrides::default())
+                .map_err(MethodError::from)?;
         let space = folder.labels()?;
         let labels = seen_labels(&space);
         let tensors = folder.tensors(EXPERTS)?;
@@ -253,6 +254,10 @@ impl Predictor for ClassifierModel {
 
     fn gives_probabilities(&self) -> bool {
         true
+    }
+
+    fn takes_new_labels(&self) -> bool {
+        false
     }
 
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {

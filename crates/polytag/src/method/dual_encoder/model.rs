@@ -137,6 +137,10 @@ impl Predictor for DualEncoderModel {
         self.core.scoring.probability
     }
 
+    fn takes_new_labels(&self) -> bool {
+        self.core.maker.takes_new_labels()
+    }
+
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
         self.core.save(model)?;
         model.tensors(VECTORS, &TensorsBuilder::default().rows(NAME, self.index.dim(), self.index.rows()))

@@ -274,6 +274,10 @@ impl Predictor for LabelAttentionModel {
         self.core.scoring.probability
     }
 
+    fn takes_new_labels(&self) -> bool {
+        self.core.maker.takes_new_labels()
+    }
+
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
         self.core.save(model)?;
         let dimension = self.core.encoder.dimension();

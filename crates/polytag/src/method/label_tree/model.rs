@@ -262,6 +262,10 @@ impl Predictor for LabelTreeModel {
         true
     }
 
+    fn takes_new_labels(&self) -> bool {
+        false
+    }
+
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
         self.features.save(model)?;
         let labels: Vec<[String; 2]> = (0..self.trees.len())

@@ -98,6 +98,10 @@ impl Predictor for RecordedModel {
         })
     }
 
+    fn takes_new_labels(&self) -> bool {
+        false
+    }
+
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
         let mut bytes = Vec::new();
         for (id, ranking) in &self.answers {

@@ -40,6 +40,11 @@ pub(in crate::method) struct LabelVectors {
 }
 
 impl LabelMaker {
+    /// Whether it can make vectors for labels that were not trained.
+    pub(in crate::method) fn takes_new_labels(&self) -> bool {
+        !matches!(self.reader, Reader::Nobody)
+    }
+
     /// The labels that want other vectors after a change. Numbers that were learned for a label by itself stay
     /// whatever it is called, but a label that was added has none: `has_vector` tells.
     ///
