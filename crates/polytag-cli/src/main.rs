@@ -21,7 +21,7 @@ use clap::{Parser, Subcommand};
 
 use commands::{
     bench, completions, curves, demo, encoders, evaluate, explain, fit, import, inspect, labels, predict,
-    split,
+    serve, serve_key, split,
 };
 use settings::{Session, Settings};
 
@@ -37,6 +37,7 @@ Examples:
   polytag fit TASK --out MODEL                     learn from a task folder
   polytag predict MODEL < docs.jsonl > tags.jsonl  tag documents
   polytag evaluate MODEL TASK --split dev          measure
+  polytag serve MODEL                              an API and a page to tag with
 
 Exit codes: 0 done, 1 a failure of ours, 2 something to mend in the input, 130 stopped by Ctrl-C.
 The unpacked copy of a split lies in TMPDIR while a method is fitted."
@@ -61,6 +62,8 @@ enum Command {
     Explain(explain::Explain),
     Labels(labels::Labels),
     Curves(curves::Curves),
+    Serve(Box<serve::Serve>),
+    ServeKey(serve_key::ServeKey),
     Encoders(encoders::Encoders),
     Bench(bench::Bench),
     Completions(completions::Completions),
@@ -83,6 +86,8 @@ fn main() -> ExitCode {
         Command::Explain(command) => command.run(&session),
         Command::Labels(command) => command.run(&session),
         Command::Curves(command) => command.run(),
+        Command::Serve(command) => command.run(&session),
+        Command::ServeKey(command) => command.run(),
         Command::Encoders(command) => command.run(&session),
         Command::Bench(command) => command.run(&session),
         Command::Completions(command) => command.run::<Arguments>(),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
+use polytag::artifact::{FEEDBACK, LABEL_LOG, LABEL_SNAPSHOT};
 use polytag::data::{Document, Split, Task};
 use polytag::encoder::EncoderCache;
 use polytag::method::{self, MethodConfig, TrainContext};
@@ -12,7 +13,7 @@ use polytag::predict::{Ask, Predictor};
 use polytag::storage::{Existing, StagedFolder};
 use polytag_nn::device::Device;
 
-use super::{DONE, Done, fit};
+use super::{DONE, Done, fit, serve};
 use crate::output;
 use crate::settings::Session;
 
@@ -33,11 +34,17 @@ const SHOWN: [&str; 6] = ["P@1", "P@5", "R@10", "nDCG@5", "ZSR@10", "ZSR@100"];
 
 /// Tag the bundled sample and see what comes out
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  polytag demo --dir /tmp/demo")]
+#[command(after_help = "Examples:\n  polytag demo --dir /tmp/demo\n  polytag demo --serve")]
 pub(crate) struct Demo {
     /// Where to put the sample task and the model
     #[arg(long, default_value = "polytag-demo", value_name = "FOLDER")]
     dir: PathBuf,
+    /// Serve the model afterwards: a page to tag with
+    #[arg(long)]
+    serve: bool,
+    /// The port to serve on; 0 takes any that is free
+    #[arg(long, default_value_t = 8080, value_name = "N", requires = "serve")]
+    port: u16,
 }
 
 impl Demo {
@@ -59,11 +66,16 @@ impl Demo {
         // Neither is used: the demo runs anywhere, with nothing fetched.
         let (device, encoders) = (Device::cpu(), EncoderCache::new(self.dir.join("encoders")));
         let context = TrainContext::new((&device, &encoders), (&session.stop, session.progress.as_ref()));
-        let fitted = method::fit(&task, config, &model_dir, &context)?;
         output::print_text(
             "2. The model: words of the document against words of the label. No labelled pair is used.\n",
         )?;
-        output::print_text(&format!("   {}\n", fit::summary(&fitted.manifest, &model_dir, started)))?;
+        if is_in_use(&model_dir) {
+            let model = model_dir.display();
+            output::print_text(&format!("   {model} is kept as it is: people have worked with it.\n"))?;
+        } else {
+            let fitted = method::fit(&task, config, &model_dir, &context)?;
+            output::print_text(&format!("   {}\n", fit::summary(&fitted.manifest, &model_dir, started)))?;
+        }
 
         // From the disk, as every later command will have it.
         let model = method::load(&model_dir, &device)?;
@@ -77,6 +89,9 @@ impl Demo {
             output::print_text(&show(model.as_ref(), &example)?)?;
         }
         output::print_text(&self.next_steps(&task_dir, &model_dir))?;
+        if self.serve {
+            return serve::serve_demo(&task_dir, &model_dir, self.port, session);
+        }
         Ok(DONE)
     }
 
@@ -99,10 +114,16 @@ impl Demo {
              \n   polytag explain {model} --text 'A small web server that speaks TLS'\
              \n   polytag labels {model} add --id use::beekeeping --name 'Keeping bees'\
              \n   echo 'Plan the year of your bees and hives' | polytag predict {model} --plain\
+             \n   polytag serve {model} --task {task}\
              \n\n   Your own documents: polytag import --help\n   \
              (`cargo run --release --` stands for `polytag` where it is not installed.)\n"
         )
     }
+}
+
+/// Whether labels of the model were changed or judged, which fitting it again would lose.
+fn is_in_use(model: &Path) -> bool {
+    [LABEL_LOG, LABEL_SNAPSHOT, FEEDBACK].iter().any(|name| model.join(name).exists())
 }
 
 /// Writes the sample, unless it is there.

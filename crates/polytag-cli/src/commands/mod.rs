@@ -12,6 +12,8 @@ pub(crate) mod import;
 pub(crate) mod inspect;
 pub(crate) mod labels;
 pub(crate) mod predict;
+pub(crate) mod serve;
+pub(crate) mod serve_key;
 pub(crate) mod split;
 
 /// What a command leaves: an exit code, or an error that decides it.

@@ -1,0 +1,110 @@
+//! Sockets, TLS, draining.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum_server::Handle;
+use axum_server::tls_rustls::RustlsConfig;
+use hyper_util::rt::TokioTimer;
+
+use crate::api::{self, App};
+
+/// How often it is looked whether the server is to stop.
+const HEARING: Duration = Duration::from_millis(100);
+
+/// Why a server cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}; is another program there? --port chooses another one")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The certificate or its key cannot be used.
+    #[error("{}, {}: cannot be used as certificate and key: {source}", certificate.display(), key.display())]
+    Tls {
+        /// The certificate.
+        certificate: PathBuf,
+        /// Its key.
+        key: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// Serving failed.
+    #[error("the server failed: {0}")]
+    Failed(#[from] std::io::Error),
+}
+
+/// A server that listens.
+pub struct Serving {
+    /// Where: the port is known here, if any was taken.
+    pub address: SocketAddr,
+    /// Whether it speaks HTTPS.
+    pub tls: bool,
+}
+
+/// Serves until `stop` says so, then finishes what was taken. `begun` is told once it listens.
+///
+/// # Errors
+/// If the address or the certificate cannot be used.
+pub fn serve(
+    app: App,
+    stop: impl Fn() -> bool + Send + 'static,
+    begun: impl FnOnce(&Serving),
+) -> Result<(), ServeError> {
+    let (address, drain) = (app.server.address, app.server.drain);
+    let listener = TcpListener::bind(address).map_err(|source| ServeError::Listen { address, source })?;
+    listener.set_nonblocking(true)?;
+    let bound = listener.local_addr()?;
+    let app = Arc::new(app);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let served = runtime.block_on(async {
+        let handle = Handle::new();
+        tokio::spawn(watch(stop, handle.clone(), Arc::clone(&app), drain));
+        let service = api::router(Arc::clone(&app)).into_make_service();
+        begun(&Serving { address: bound, tls: app.server.tls.is_some() });
+        match &app.server.tls {
+            None => {
+                let mut server = axum_server::from_tcp(listener)?.handle(handle);
+                patience(server.http_builder(), app.server.receive);
+                Ok(server.serve(service).await?)
+            }
+            Some((certificate, key)) => {
+                // Another part of the program may have chosen already, and then the same.
+                let _ = rustls::crypto::ring::default_provider().install_default();
+                let config = RustlsConfig::from_pem_file(certificate, key).await.map_err(|source| {
+                    ServeError::Tls { certificate: certificate.clone(), key: key.clone(), source }
+                })?;
+                let mut server = axum_server::from_tcp_rustls(listener, config)?.handle(handle);
+                patience(server.http_builder(), app.server.receive);
+                Ok(server.serve(service).await?)
+            }
+        }
+    });
+    app.close();
+    served
+}
+
+/// Whoever takes longer to say what they want is not waited for.
+fn patience(
+    builder: &mut hyper_util::server::conn::auto::Builder<hyper_util::rt::TokioExecutor>,
+    receive: Duration,
+) {
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(receive);
+    builder.http2().timer(TokioTimer::new());
+}
+
+/// Waits until the server is to stop, and lets it finish.
+async fn watch(stop: impl Fn() -> bool + Send, handle: Handle<SocketAddr>, app: Arc<App>, drain: Duration) {
+    while !stop() {
+        tokio::time::sleep(HEARING).await;
+    }
+    app.draining.store(true, Ordering::Relaxed);
+    handle.graceful_shutdown(Some(drain));
+}

@@ -1,0 +1,225 @@
+//! A model that is asked and changed at the same time.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+
+use polytag::artifact::ModelFolder;
+use polytag::data::{LabelChange, LabelSpace, Passage};
+use polytag::ids::LabelId;
+use polytag::method::LiveModel;
+use polytag::picture::Plane;
+use polytag::predict::Explanation;
+use polytag::ranking::Scored;
+use polytag_nn::device::Device;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::config::Limits;
+use crate::desk::Desk;
+use crate::feedback::Feedback;
+use crate::metrics::Metrics;
+pub use crate::neighbours::Neighbours;
+
+/// How far up broader labels are followed.
+const DEEPEST: usize = 16;
+/// How many ways up are shown.
+const MOST_PATHS: usize = 3;
+
+/// A document as it comes in.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Document {
+    /// Comes back with the answer.
+    #[serde(default)]
+    pub(crate) id: Option<String>,
+    #[serde(default)]
+    pub(crate) title: Option<String>,
+    pub(crate) text: String,
+}
+
+impl Document {
+    pub(crate) fn passage(&self) -> Passage<'_> {
+        Passage { id: self.id.as_deref(), title: self.title.as_deref(), text: &self.text }
+    }
+}
+
+/// A label of a document, as it goes out.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct Described {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    /// A probability, where the model gives such; else it orders labels of one document.
+    pub(crate) score: f32,
+    /// Whether a training document carries it.
+    pub(crate) seen: bool,
+    /// The names of broader labels, the broadest first; a list for each way up.
+    pub(crate) path: Vec<Vec<String>>,
+    /// What speaks for it, if that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub(crate) why: Option<Explanation>,
+}
+
+impl Described {
+    /// What is said of a label that was found.
+    pub(crate) fn new(space: &LabelSpace, entry: &Scored, why: Option<Explanation>) -> Described {
+        let label = space.label(entry.label);
+        Described {
+            id: label.id.clone(),
+            name: label.name.clone(),
+            score: entry.score,
+            seen: space.is_seen(entry.label),
+            path: paths(space, entry.label),
+            why,
+        }
+    }
+}
+
+/// The ways from the broadest labels down to a label, without itself.
+fn paths(space: &LabelSpace, label: LabelId) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    let mut open = vec![vec![label]];
+    while let Some(way) = open.pop() {
+        let top = *way.last().unwrap_or(&label);
+        // A label above itself leads nowhere.
+        let above: Vec<LabelId> =
+            space.parents(top).filter(|parent| !way.contains(parent)).take(MOST_PATHS).collect();
+        if above.is_empty() || way.len() > DEEPEST {
+            if way.len() > 1 {
+                found.push(way[1..].iter().rev().map(|&id| space.label(id).name.clone()).collect());
+            }
+            if found.len() == MOST_PATHS {
+                break;
+            }
+        }
+        open.extend(above.into_iter().rev().map(|parent| [way.as_slice(), &[parent]].concat()));
+    }
+    found
+}
+
+/// A place on the map of labels.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct Spot {
+    pub(crate) x: f32,
+    pub(crate) y: f32,
+    pub(crate) seen: bool,
+    pub(crate) id: String,
+    pub(crate) name: String,
+}
+
+/// A model with everything that is needed to serve it.
+pub struct Served {
+    pub(crate) name: String,
+    dir: PathBuf,
+    live: Arc<RwLock<LiveModel>>,
+    pub(crate) desk: Desk,
+    pub(crate) feedback: Feedback,
+    pub(crate) neighbours: Option<Arc<Neighbours>>,
+    /// How many tokens of a document the model reads, where it says so.
+    pub(crate) reads: Option<usize>,
+    map: OnceLock<Option<Vec<Spot>>>,
+}
+
+/// A model folder to serve.
+pub struct Model<'a> {
+    /// What it is called in addresses.
+    pub name: String,
+    /// Where it lies.
+    pub dir: &'a Path,
+    /// Where its encoder works.
+    pub device: &'a Device,
+    /// The documents that it was trained on, to show.
+    pub neighbours: Option<Arc<Neighbours>>,
+}
+
+impl Served {
+    /// Opens a model. Nobody else can change its labels from now on.
+    pub(crate) fn open(
+        model: Model<'_>,
+        limits: &Limits,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Served, polytag::Error> {
+        let Model { name, dir, device, neighbours } = model;
+        let live = LiveModel::open(dir, device)?;
+        let feedback = Feedback::open(dir)?;
+        let reads = live.manifest().config.get("max_tokens").and_then(serde_json::Value::as_u64);
+        let live = Arc::new(RwLock::new(live));
+        let desk =
+            Desk::open(Arc::clone(&live), (limits.batch_tokens, limits.queue_tokens), Arc::clone(metrics))
+                .map_err(polytag::storage::StorageError::io(dir, "begin to serve"))?;
+        let reads = reads.map(|tokens| tokens as usize);
+        Ok(Served {
+            name,
+            dir: dir.to_owned(),
+            live,
+            desk,
+            feedback,
+            neighbours,
+            reads,
+            map: OnceLock::new(),
+        })
+    }
+
+    /// The model as it is now.
+    pub(crate) fn live(&self) -> RwLockReadGuard<'_, LiveModel> {
+        self.live.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes its labels. When this returns, the changes are on the disk and in the next answer.
+    pub(crate) fn change(&self, changes: &[LabelChange]) -> Result<(), polytag::Error> {
+        self.live.write().unwrap_or_else(PoisonError::into_inner).change(changes)
+    }
+
+    /// A file of the training, if there is one.
+    pub(crate) fn file(&self, name: &str) -> Option<String> {
+        ModelFolder::open(&self.dir).ok()?.read_text(name).ok()
+    }
+
+    /// Where its labels lie, if they have vectors: those that it was fitted with.
+    pub(crate) fn map(&self) -> Option<&[Spot]> {
+        self.map.get_or_init(|| self.draw_map()).as_deref()
+    }
+
+    fn draw_map(&self) -> Option<Vec<Spot>> {
+        let folder = ModelFolder::open(&self.dir).ok()?;
+        let space = folder.labels().ok()?;
+        let (dim, rows) = folder.tensors("label_vectors.safetensors").ok()?.rows("label_vectors").ok()?;
+        let rows = rows.to_f32();
+        let plane = Plane::of(&rows, dim).ok()?;
+        let spots = space.iter().filter_map(|(label, text)| {
+            let &[x, y] = plane.points.get(label.index())?;
+            let (id, name) = (text.id.clone(), text.name.clone());
+            Some(Spot { x: x as f32, y: y as f32, seen: space.is_seen(label), id, name })
+        });
+        Some(spots.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use polytag::data::Label;
+
+    #[test]
+    fn ways_up_end_even_where_labels_are_above_themselves() {
+        let mut space = LabelSpace::default();
+        let with = |id: &str, parents: &[&str]| Label {
+            parents: parents.iter().map(|&parent| parent.to_owned()).collect(),
+            ..Label::new(id, id.to_uppercase())
+        };
+        for label in [
+            with("a", &[]),
+            with("b", &["a"]),
+            with("c", &["b", "d", "gone"]),
+            with("d", &["c"]),
+            with("e", &["e"]),
+        ] {
+            space.add(label).unwrap();
+        }
+        let of = |id: &str| paths(&space, space.find(id).unwrap());
+        assert_eq!(of("a"), Vec::<Vec<String>>::new());
+        assert_eq!(of("b"), [["A"]]);
+        assert_eq!(of("c"), [vec!["A".to_owned(), "B".to_owned()], vec!["D".to_owned()]]);
+        assert_eq!(of("e"), Vec::<Vec<String>>::new());
+    }
+}
