@@ -7,6 +7,7 @@ import { byId, count, counted, foreign, make, showTrouble } from './dom.js';
 import { drawMap } from './map.js';
 
 const MEASURES = ['nDCG@5', 'ZSR@100'];
+const SHOWN = ['P@1', 'P@5', 'R@10', 'R@100', 'nDCG@5', 'PSP@5', 'ZSR@10', 'ZSR@100'];
 
 export function modelView() {
   let client = null;
@@ -45,7 +46,7 @@ function facts(model) {
     ['Scores are', model.probabilities ? 'probabilities' : 'scores, for ranking'],
     ['Changes to labels', count(model.changes)],
     ['Seed', model.seed],
-    ['Fitted by', model.program && `polytag ${model.program}`],
+    ['Fitted by', model.program],
   ].filter(([, value]) => value !== undefined && value !== null && value !== '');
   const list = make('dl', { class: 'facts' });
   for (const [name, value] of rows)
@@ -56,7 +57,22 @@ function facts(model) {
     make('summary', {}, 'Configuration'),
     foreign('pre', JSON.stringify(model.config ?? {}, null, 2), { class: 'code', tabindex: '0' }),
   );
-  return [list, config];
+  return [list, ...quality(model.evaluation), config];
+}
+
+/** How good the model was found to be, in percent, with the intervals. */
+function quality(report) {
+  if (!report?.metrics) {
+    const words = 'How good it is has not been kept. polytag evaluate MODEL TASK --keep does that.';
+    return [make('p', { class: 'soft' }, words)];
+  }
+  const known = SHOWN.filter((name) => Number.isFinite(report.metrics[name]));
+  const interval = (name) => report.intervals?.[name]?.map((end) => end.toFixed(1)).join(' to ') ?? '–';
+  const rows = known.map((name) => [name, report.metrics[name].toFixed(1), interval(name)]);
+  return [
+    make('h3', {}, `On ${counted(report.documents, 'document')} of the ${report.split} split, in percent`),
+    table(['Measure', 'Value', '95 % interval'], rows),
+  ];
 }
 
 function tail({ buckets, most }) {

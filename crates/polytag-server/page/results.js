@@ -22,11 +22,13 @@ export class Results {
   /** Shows labels of `asked`. Rows after `within` stand below the ranking: they were asked for by name. */
   draw(client, asked, labels, { fresh = null, within = labels.length } = {}) {
     const reach = reachOf(labels, client.facts.probabilities);
+    const named = (name) => labels.filter((label) => label.name === name).length;
     const rows = labels.map((label, place) =>
       this.row(client, asked, label, {
         share: reach(label.score),
         fresh: label.id === fresh,
         rank: place < within ? place + 1 : null,
+        isNamesake: named(label.name) > 1,
       }),
     );
     this.list.replaceChildren(...rows);
@@ -42,7 +44,7 @@ export class Results {
     return [...this.judgements].filter(([, given]) => given === verdict).map(([id]) => id);
   }
 
-  row(client, asked, label, { share, fresh, rank }) {
+  row(client, asked, label, { share, fresh, rank, isNamesake }) {
     const { probabilities } = client.facts;
     const panel = make('div', { class: 'why stack', 'data-test': 'why-panel', hidden: true });
     const bar = make('span', { class: 'fill', 'aria-hidden': 'true' });
@@ -58,6 +60,7 @@ export class Results {
         ' ',
         seenMark(label.seen),
         fresh ? make('span', { class: 'badge new' }, 'new') : null,
+        isNamesake ? make('p', { class: 'path' }, foreign('code', label.id)) : null,
         ...pathLines(label.path),
       ),
       make(

@@ -65,24 +65,33 @@ pub fn serve(
     let app = Arc::new(app);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let served = runtime.block_on(async {
-        let handle = Handle::new();
-        tokio::spawn(watch(stop, handle.clone(), Arc::clone(&app), drain));
-        let service = api::router(Arc::clone(&app)).into_make_service();
-        begun(&Serving { address: bound, tls: app.server.tls.is_some() });
-        match &app.server.tls {
-            None => {
-                let mut server = axum_server::from_tcp(listener)?.handle(handle);
-                patience(server.http_builder(), app.server.receive);
-                Ok(server.serve(service).await?)
-            }
+        let tls = match &app.server.tls {
+            None => None,
             Some((certificate, key)) => {
                 // Another part of the program may have chosen already, and then the same.
                 let _ = rustls::crypto::ring::default_provider().install_default();
-                let config = RustlsConfig::from_pem_file(certificate, key).await.map_err(|source| {
-                    ServeError::Tls { certificate: certificate.clone(), key: key.clone(), source }
-                })?;
+                let config = RustlsConfig::from_pem_file(certificate, key).await;
+                Some(config.map_err(|source| ServeError::Tls {
+                    certificate: certificate.clone(),
+                    key: key.clone(),
+                    source,
+                })?)
+            }
+        };
+        let handle = Handle::new();
+        tokio::spawn(watch(stop, handle.clone(), Arc::clone(&app), drain));
+        let service = api::router(Arc::clone(&app)).into_make_service();
+        begun(&Serving { address: bound, tls: tls.is_some() });
+        let receive = app.server.receive;
+        match tls {
+            None => {
+                let mut server = axum_server::from_tcp(listener)?.handle(handle);
+                patience(server.http_builder(), receive);
+                Ok(server.serve(service).await?)
+            }
+            Some(config) => {
                 let mut server = axum_server::from_tcp_rustls(listener, config)?.handle(handle);
-                patience(server.http_builder(), app.server.receive);
+                patience(server.http_builder(), receive);
                 Ok(server.serve(service).await?)
             }
         }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
-use polytag::artifact::ModelFolder;
+use polytag::artifact::{EVALUATION, ModelFolder};
 use polytag::data::{LabelChange, LabelSpace, Passage};
 use polytag::ids::LabelId;
 use polytag::method::LiveModel;
@@ -173,6 +173,11 @@ impl Served {
     /// A file of the training, if there is one.
     pub(crate) fn file(&self, name: &str) -> Option<String> {
         ModelFolder::open(&self.dir).ok()?.read_text(name).ok()
+    }
+
+    /// How good it was found to be, if that was kept with it.
+    pub(crate) fn evaluation(&self) -> Option<serde_json::Value> {
+        serde_json::from_slice(&std::fs::read(self.dir.join(EVALUATION)).ok()?).ok()
     }
 
     /// Where its labels lie, if they have vectors: those that it was fitted with.

@@ -8,12 +8,12 @@ use polytag::artifact::{FEEDBACK, LABEL_LOG, LABEL_SNAPSHOT};
 use polytag::data::{Document, Split, Task};
 use polytag::encoder::EncoderCache;
 use polytag::method::{self, MethodConfig, TrainContext};
-use polytag::metric::{EvaluationConfig, EvaluationPlan, evaluate};
+use polytag::metric::{self, EvaluationConfig, EvaluationPlan};
 use polytag::predict::{Ask, Predictor};
 use polytag::storage::{Existing, StagedFolder};
 use polytag_nn::device::Device;
 
-use super::{DONE, Done, fit, serve};
+use super::{DONE, Done, evaluate, fit, serve};
 use crate::output;
 use crate::settings::Session;
 
@@ -80,7 +80,7 @@ impl Demo {
         // From the disk, as every later command will have it.
         let model = method::load(&model_dir, &device)?;
         output::print_text("3. How good it is, on 300 packages it has not seen, in percent:\n")?;
-        output::print_text(&self.measure(&task, model.as_ref(), session)?)?;
+        output::print_text(&self.measure(&task, (model.as_ref(), &model_dir), session)?)?;
 
         output::print_text(
             "4. Three of them (* people gave it this tag, + no training document carries it):\n\n",
@@ -95,9 +95,15 @@ impl Demo {
         Ok(DONE)
     }
 
-    fn measure(&self, task: &Task, model: &dyn Predictor, session: &Session) -> anyhow::Result<String> {
+    fn measure(
+        &self,
+        task: &Task,
+        (model, model_dir): (&dyn Predictor, &Path),
+        session: &Session,
+    ) -> anyhow::Result<String> {
         let plan = EvaluationPlan::try_from(EvaluationConfig::default()).map_err(polytag::Error::from)?;
-        let report = evaluate(model, task, Split::Dev, &plan, &session.watch())?;
+        let report = metric::evaluate(model, task, Split::Dev, &plan, &session.watch())?;
+        evaluate::keep(&report, Split::Dev, model_dir)?;
         let values = SHOWN.iter().filter_map(|name| Some(format!("{name} {:.1}", report.value(name)?)));
         Ok(format!(
             "   {}\n   (ZSR: how many of the tags that no training document carries were found)\n\n",

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use polytag::artifact::EVALUATION;
 use polytag::data::Split;
 use polytag::method;
-use polytag::metric::{EvaluationConfig, EvaluationPlan, Propensity, evaluate};
+use polytag::metric::{EvaluationConfig, EvaluationPlan, Propensity, Report, evaluate};
+use polytag::storage::StagedFile;
 
 use super::{DONE, Done};
 use crate::device::{EngineArguments, PrecisionArgument};
@@ -61,10 +63,22 @@ pub(crate) struct Evaluate {
     /// Write the report as Markdown to a file, or with `-` to standard output
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+    /// Keep the report with the model, where `polytag serve` shows it
+    #[arg(long)]
+    keep: bool,
     #[command(flatten)]
     precision: PrecisionArgument,
     #[command(flatten)]
     engine: EngineArguments,
+}
+
+/// Writes a report into a model folder, where it replaces the one before it.
+pub(super) fn keep(report: &Report, split: Split, model: &Path) -> anyhow::Result<()> {
+    let mut kept = serde_json::to_value(report)?;
+    kept["split"] = split.to_string().into();
+    let mut file = StagedFile::create(&model.join(EVALUATION), &[]).map_err(polytag::Error::from)?;
+    file.sink().write(output::json_text(&kept)?.as_bytes()).map_err(polytag::Error::from)?;
+    Ok(file.commit().map_err(polytag::Error::from)?)
 }
 
 impl Evaluate {
@@ -80,6 +94,9 @@ impl Evaluate {
         }
         if let Some(path) = &self.markdown {
             output::write_or_print(path, &report.to_markdown(), &inputs)?;
+        }
+        if self.keep {
+            keep(&report, self.split, &self.model)?;
         }
         let printed = [&self.json, &self.markdown].iter().any(|path| path.as_deref() == Some("-".as_ref()));
         if !printed {

@@ -114,6 +114,47 @@ fn a_disk_that_cannot_be_written_is_told() {
     }
 }
 
+/// Starts a server on the model in `disk`; `$at` is where it answers.
+const SERVED: &str = concat!(
+    env!("CARGO_BIN_EXE_polytag"),
+    " serve disk/model --port 0 2> log & \
+    for i in $(seq 100); do grep -q serving log && break; sleep 0.1; done\n\
+    at=http://$(sed -n 's/.*\\(127.0.0.1:[0-9]*\\).*/\\1/p' log)/v1/models/model\n\
+    command -v curl > /dev/null || exit 77\n"
+);
+
+#[test]
+fn a_server_on_a_full_disk_says_so_and_changes_nothing() {
+    let lab = Lab::with_model();
+    let many: Vec<String> = (0..900).map(|n| format!("{{\"name\":\"{n} {}\"}}", "a".repeat(900))).collect();
+    lab.write("many.json", format!("{{\"labels\":[{}]}}", many.join(",")));
+    let script = format!(
+        "{SERVED}curl -s $at/labels -H content-type:application/json -d @many.json\necho\n\
+         curl -s $at/labels?limit=1\necho\n\
+         curl -s $at/labels -H content-type:application/json -d '{{\"name\":\"small\"}}'\nkill $!; wait"
+    );
+    let Some(ran) = on_a_small_disk(&lab, &script) else { return };
+    let answers: Vec<serde_json::Value> = ran.stdout.lines().map(crate::support::json).collect();
+    assert_eq!(answers[0]["error"]["code"], "disk", "{ran:#?}");
+    assert!(answers[0]["error"]["message"].as_str().unwrap().contains("No space left on device"));
+    assert_eq!(answers[1]["total"], 4);
+    assert_eq!(answers[2]["labels"][0]["id"], "small");
+}
+
+#[test]
+fn a_server_on_a_disk_that_cannot_be_written_answers_and_takes_no_label() {
+    let lab = Lab::with_model();
+    let script = format!(
+        "mount -o remount,ro disk || exit 77\n{SERVED}\
+         curl -s $at/labels -H content-type:application/json -d '{{\"name\":\"new\"}}'\necho\n\
+         curl -s $at/tag -H content-type:application/json -d '{{\"texts\":[\"tea\"]}}'\nkill $!; wait"
+    );
+    let Some(ran) = on_a_small_disk(&lab, &script) else { return };
+    let answers: Vec<serde_json::Value> = ran.stdout.lines().map(crate::support::json).collect();
+    assert!(answers[0]["error"]["message"].as_str().unwrap().contains("Read-only file system"), "{ran:#?}");
+    assert_eq!(answers[1]["results"][0]["labels"][0]["id"], "tea");
+}
+
 #[test]
 fn a_model_on_such_a_disk_can_still_be_asked() {
     let lab = Lab::with_model();

@@ -64,6 +64,9 @@ pub(super) struct Details {
     training_page: bool,
     /// Whether training documents can be shown.
     documents: bool,
+    /// How good it was found to be, as `polytag evaluate --keep` left it.
+    #[schema(value_type = Option<Object>)]
+    evaluation: Option<serde_json::Value>,
 }
 
 /// The models that are served
@@ -90,6 +93,7 @@ pub(super) async fn model(
         program: manifest.program,
         training_page: manifest.files.iter().any(|file| file.name == "curve.jsonl"),
         documents: served.neighbours.is_some(),
+        evaluation: served.evaluation(),
     }))
 }
 

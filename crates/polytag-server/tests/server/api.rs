@@ -225,7 +225,12 @@ async fn streams_are_answered_line_by_line() {
     assert_eq!(answer.headers["content-type"], "application/x-ndjson");
     let lines: Vec<Value> = answer.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 2502);
-    assert!((0..2500).all(|number| lines[number]["id"] == number.to_string()));
+    assert!(
+        lines[..2500]
+            .iter()
+            .zip(0..)
+            .all(|(line, number)| line["id"].as_str() == Some(&*format!("{number}")))
+    );
     assert_eq!((&lines[2500]["error"]["code"], &lines[2500]["line"]), (&json!("malformed"), &json!(3751)));
     assert_eq!(lines[2501]["id"], "last");
     assert_eq!(lines[2501]["labels"].as_array().unwrap().len(), 2);

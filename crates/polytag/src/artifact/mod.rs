@@ -9,6 +9,7 @@
 //! labels.jsonl          the labels, with how many training documents carry each
 //! weights.safetensors   what the method learned
 //! labels.log            changes to the labels since, one checksummed line each
+//! evaluation.json       how good it was found to be, if that was kept
 //! feedback.jsonl        documents and the labels that people accepted for them while it was served
 //! labels.snapshot       what many such lines came down to; the log goes on from there
 //! ```
@@ -28,4 +29,4 @@ pub use folder::ModelFolder;
 pub use label_log::{LabelLog, NAME as LABEL_LOG, SNAPSHOT as LABEL_SNAPSHOT};
 pub use manifest::{FORMAT_VERSION, MANIFEST, Manifest, StoredFile};
 pub use tensors::{Tensors, TensorsBuilder};
-pub use writer::{FEEDBACK, ModelWriter, Provenance};
+pub use writer::{EVALUATION, FEEDBACK, ModelWriter, Provenance};

@@ -141,6 +141,9 @@ impl ModelWriter {
 const CHANGED: &str = "its labels were changed since it was fitted, which a new fit would lose: put the changes \
                        into the task's labels.jsonl and remove labels.log and labels.snapshot";
 
+/// The file of how good the model was found to be, if that was kept.
+pub const EVALUATION: &str = "evaluation.json";
+
 /// The file of what people said of labels while the model was served.
 pub const FEEDBACK: &str = "feedback.jsonl";
 
@@ -160,7 +163,7 @@ fn objection(dir: &Path) -> Option<String> {
     }
     let ours = |name: &str| {
         name == MANIFEST
-            || [label_log::NAME, label_log::SNAPSHOT].contains(&name)
+            || [label_log::NAME, label_log::SNAPSHOT, EVALUATION].contains(&name)
             || old.manifest().files.iter().any(|file| file.name == name)
     };
     let mut files = Vec::new();
