@@ -2,7 +2,7 @@
 // nearest training documents. Builds elements from an explanation; asks nothing of the server.
 
 import { button, foreign, make, scoreText, setShare, threeDigits, visible } from './dom.js';
-import { pieces } from './marks.js';
+import { pieces, piecesOfReasons } from './marks.js';
 
 /** Shades weaker than this are not worth an element. */
 const FAINT = 0.03;
@@ -11,8 +11,8 @@ const FIELDS = { title: 'in the title', text: 'in the text', predicted: 'a predi
 
 /** The elements that explain a label of `asked`. */
 export function explanation(why, asked, isProbability) {
-  const parts = [summary(why, isProbability), ...passages(why.marks, asked)];
   const reasons = why.reasons ?? [];
+  const parts = [summary(why, isProbability), ...passages(why.marks ?? [], reasons, asked)];
   if (reasons.length) parts.push(reasonList(reasons));
   if (parts.length === 1 && !why.matched)
     parts.push(make('p', { class: 'soft' }, 'No single word speaks for this label.'));
@@ -38,15 +38,17 @@ function summary(why, isProbability) {
   );
 }
 
-function passages(marks, asked) {
-  if (!marks?.length) return [];
-  const shown = ['title', 'text']
-    .filter((field) => asked[field])
-    .map((field) => {
-      const own = marks.filter((mark) => mark.field === field);
-      return make('p', { class: `passage ${field}`, dir: 'auto' }, ...pieces(asked[field], own).map(shaded));
-    });
-  return [make('div', { class: 'stack tight' }, legend(marks), make('div', { class: 'passages' }, ...shown))];
+/** The text with its words shaded: by marks where the model tells what each word adds, else by the reasons. */
+function passages(marks, reasons, asked) {
+  const fields = ['title', 'text'].filter((field) => asked[field]);
+  const known = (marks.length ? marks : reasons).filter(({ field }) => fields.includes(field));
+  if (known.length === 0) return [];
+  const cut = marks.length ? pieces : piecesOfReasons;
+  const shown = fields.map((field) => {
+    const own = known.filter((mark) => mark.field === field);
+    return make('p', { class: `passage ${field}`, dir: 'auto' }, ...cut(asked[field], own).map(shaded));
+  });
+  return [make('div', { class: 'stack tight' }, legend(known), make('div', { class: 'passages' }, ...shown))];
 }
 
 function legend(marks) {
