@@ -142,12 +142,11 @@ impl Served {
         let Model { name, dir, device, neighbours } = model;
         let live = LiveModel::open(dir, device)?;
         let feedback = Feedback::open(dir)?;
-        let reads = live.manifest().config.get("max_tokens").and_then(serde_json::Value::as_u64);
+        let reads = live.predictor().reads();
         let live = Arc::new(RwLock::new(live));
         let desk =
             Desk::open(Arc::clone(&live), (limits.batch_tokens, limits.queue_tokens), Arc::clone(metrics))
                 .map_err(polytag::storage::StorageError::io(dir, "begin to serve"))?;
-        let reads = reads.map(|tokens| tokens as usize);
         Ok(Served {
             name,
             dir: dir.to_owned(),
@@ -165,9 +164,16 @@ impl Served {
         self.live.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes its labels. When this returns, the changes are on the disk and in the next answer.
-    pub(crate) fn change(&self, changes: &[LabelChange]) -> Result<(), polytag::Error> {
-        self.live.write().unwrap_or_else(PoisonError::into_inner).change(changes)
+    /// Changes its labels; what `told` makes of them before anybody else can change them again. When this returns, the
+    /// changes are on the disk and in the next answer.
+    pub(crate) fn change<T>(
+        &self,
+        changes: &[LabelChange],
+        told: impl FnOnce(&LabelSpace) -> T,
+    ) -> Result<T, polytag::Error> {
+        let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
+        live.change(changes)?;
+        Ok(told(live.predictor().label_space()))
     }
 
     /// A file of the training, if there is one.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::feedback::{Said, keep};
-use super::receive::{self, Json};
+use super::receive::{self, Json, Path};
 use super::tag::{check_k, check_threshold, too_many};
 use super::{ApiError, App};
 use crate::desk::Question;

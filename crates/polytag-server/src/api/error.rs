@@ -16,7 +16,7 @@ use crate::desk::DeskError;
 /// Anything that is wrong with a request, or with us.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
-    #[error("the body is not what is expected: {problem}")]
+    #[error("the request is not what is expected: {problem}")]
     Malformed { problem: String },
     #[error("the body is {found}; send application/json")]
     MediaType { found: String },
@@ -91,7 +91,7 @@ impl ApiError {
                 Some("send less at once, or stream documents as application/x-ndjson"),
             ),
             ApiError::TooSlow { .. } => (S::REQUEST_TIMEOUT, "too_slow", None),
-            ApiError::TooMany { what: "texts", .. } => (
+            ApiError::TooMany { what: "texts" | "tokens", .. } => (
                 S::PAYLOAD_TOO_LARGE,
                 "too_many",
                 Some("send fewer at once, or stream them as application/x-ndjson"),

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::receive::{self, Json};
+use super::receive::{self, Json, Path};
 use super::stream::NDJSON;
 use super::tag::too_many;
 use super::{ApiError, App};

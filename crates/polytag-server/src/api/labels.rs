@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use polytag::data::{Label, LabelChange, LabelSpace};
 use polytag::ids::LabelId;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::gates::Asker;
-use super::receive::{self, Json};
+use super::receive::{self, Json, Path};
 use super::tag::too_many;
 use super::{ApiError, App};
 use crate::journal::Event;
@@ -192,8 +192,7 @@ pub(super) async fn add(
         let live = app.model(&name)?.live();
         additions(live.predictor().label_space(), labels)?
     };
-    change_labels(&app, &name, &by, changes.clone()).await?;
-    let labels = changes.iter().map(|change| find(&app, &name, change.id())).collect::<Result<_, _>>()?;
+    let labels = change_labels(&app, &name, &by, changes).await?;
     Ok((StatusCode::CREATED, Json(Added { labels })))
 }
 
@@ -207,6 +206,10 @@ fn additions(space: &LabelSpace, labels: Vec<NewLabel>) -> Result<Vec<LabelChang
         short("description", description.as_deref().unwrap_or_default(), LONGEST_DESCRIPTION)?;
         let is_taken = |id: &str| space.find(id).is_some() || made.iter().any(|change| change.id() == id);
         let id = id.unwrap_or_else(|| free_id(&name, is_taken));
+        if [".", ".."].contains(&id.as_str()) {
+            let problem = format!("{id:?} has a meaning of its own in addresses; take another");
+            return Err(ApiError::Unfit { what: "id", problem });
+        }
         made.push(LabelChange::Add { label: Label { id, name, description, aliases, parents } });
     }
     Ok(made)
@@ -265,8 +268,8 @@ pub(super) async fn change(
         let problem = "there is neither a name nor a description in it".to_owned();
         return Err(ApiError::Unfit { what: "the change", problem });
     }
-    change_labels(&app, &name, &by, changes).await?;
-    find(&app, &name, &id).map(Json)
+    let labels = change_labels(&app, &name, &by, changes).await?;
+    labels.into_iter().next().map(Json).ok_or(ApiError::NoLabel { id })
 }
 
 /// Take a label out
@@ -283,21 +286,25 @@ pub(super) async fn retire(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Makes changes, and tells of each.
+/// Makes changes, and tells of each; the labels that they are about, as they are then, where they are still there.
 async fn change_labels(
     app: &Arc<App>,
     name: &str,
     by: &str,
     changes: Vec<LabelChange>,
-) -> Result<(), ApiError> {
+) -> Result<Vec<LabelBody>, ApiError> {
     let (app, name, by) = (Arc::clone(app), name.to_owned(), by.to_owned());
     // It is made even if the client goes: what is on the disk is told of.
     let made = tokio::task::spawn_blocking(move || {
-        app.model(&name)?.change(&changes)?;
+        let told = |space: &LabelSpace| {
+            let left = changes.iter().filter_map(|change| space.find(change.id()));
+            left.map(|label| LabelBody::of(space, label)).collect()
+        };
+        let labels = app.model(&name)?.change(&changes, told)?;
         for change in &changes {
             app.journal.write(Event::Label { model: &name, by: &by, change });
         }
-        Ok(())
+        Ok(labels)
     });
     made.await.unwrap_or(Err(ApiError::Ours))
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::receive::Json;
+use super::receive::{Json, Path};
 use super::{ApiError, App};
 use crate::served::{Served, Spot};
 

@@ -1,6 +1,8 @@
 //! Bodies, bounded in size and time.
 
 use axum::body::{Body, Bytes};
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt as _;
@@ -47,6 +49,19 @@ pub(super) async fn whole(app: &App, body: Body) -> Result<Bytes, ApiError> {
     };
     let seconds = app.server.receive.as_secs_f64();
     tokio::time::timeout(app.server.receive, gather).await.unwrap_or(Err(ApiError::TooSlow { seconds }))
+}
+
+/// Parts of an address. What cannot be read is told as everything else is.
+pub(super) struct Path<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Path<T>, ApiError> {
+        let read = axum::extract::Path::from_request_parts(parts, state).await;
+        let read = read.map_err(|error| ApiError::Malformed { problem: error.body_text() })?;
+        Ok(Path(read.0))
+    }
 }
 
 /// An answer of JSON.

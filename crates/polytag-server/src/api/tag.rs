@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse as _, Response};
 use polytag::predict::{Mark, Reason};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::labels::LabelBody;
-use super::receive::{self, Json};
+use super::receive::{self, Json, Path};
 use super::stream::{self, NDJSON};
 use super::{ApiError, App};
 use crate::desk::{self, DeskError, Question};
@@ -94,7 +94,8 @@ pub(super) struct TaggedText {
 /// With `Accept: application/x-ndjson` the answer is one result a line. With `Content-Type: application/x-ndjson` the body
 /// is one document a line, of any number, and so is the answer.
 #[utoipa::path(post, path = "/v1/models/{model}/tag", tag = "tag", params(("model" = String, Path), TagQuery),
-    request_body = TagBody, responses((status = 200, body = Tagged), (status = 400, body = super::error::Failure),
+    request_body(content((TagBody = "application/json"), (String = "application/x-ndjson"))),
+    responses((status = 200, content((Tagged = "application/json"), (String = "application/x-ndjson"))), (status = 400, body = super::error::Failure),
     (status = 404, body = super::error::Failure), (status = 408, body = super::error::Failure),
     (status = 413, body = super::error::Failure), (status = 415, body = super::error::Failure),
     (status = 422, body = super::error::Failure), (status = 429, body = super::error::Failure),
@@ -113,10 +114,16 @@ pub(super) async fn tag(
         check_threshold(query.threshold)?;
         return Ok(stream::documents(Arc::clone(&app), name, query, body));
     }
+    if query.k.is_some() || query.threshold.is_some() {
+        let problem = "k and threshold stand in the body, unless that is a stream of documents".to_owned();
+        return Err(ApiError::Malformed { problem });
+    }
     let body: TagBody = receive::json(&app, &headers, body).await?;
     let question = question(&app, served, body)?;
     let ids: Vec<Option<String>> = question.documents.iter().map(|document| document.id.clone()).collect();
-    let lines = headers.get(header::ACCEPT).is_some_and(|accepted| accepted == NDJSON);
+    let accepted =
+        headers.get(header::ACCEPT).and_then(|accepted| accepted.to_str().ok()).unwrap_or_default();
+    let lines = accepted.split([',', ';']).any(|part| part.trim() == NDJSON);
     let labels = served.desk.tag(question, (served.reads, app.deadline()), false).await?;
     let results = ids.into_iter().zip(labels).map(|(id, labels)| TaggedText { id, labels });
     Ok(match lines {
@@ -136,10 +143,7 @@ fn question(app: &App, served: &Served, body: TagBody) -> Result<Question, ApiEr
         too_many("labels to explain", body.k.saturating_mul(body.texts.len()), limits.explained)?;
     }
     let documents: Vec<Document> = body.texts.into_iter().map(Text::into_document).collect();
-    let tokens = documents.iter().map(|document| desk::tokens(document, None)).sum::<usize>();
-    if tokens > limits.tokens {
-        return Err(ApiError::TooMany { what: "texts", found: tokens, most: limits.tokens });
-    }
+    too_many("tokens", documents.iter().map(|document| desk::tokens(document, None)).sum(), limits.tokens)?;
     if let Some(allowed) = &body.allowed {
         let live = served.live();
         let space = live.predictor().label_space();

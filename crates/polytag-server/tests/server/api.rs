@@ -102,6 +102,7 @@ async fn labels_that_cannot_be_are_refused_and_nothing_is_changed() {
         (json!({"labels": []}), StatusCode::UNPROCESSABLE_ENTITY),
         (json!({"labels": many}), StatusCode::UNPROCESSABLE_ENTITY),
         (json!({"name": "x".repeat(2000)}), StatusCode::UNPROCESSABLE_ENTITY),
+        (json!({"id": "..", "name": "x"}), StatusCode::UNPROCESSABLE_ENTITY),
         (json!({"name": 7}), StatusCode::BAD_REQUEST),
         (json!({"nom": "x"}), StatusCode::BAD_REQUEST),
         (json!([]), StatusCode::BAD_REQUEST),
@@ -287,6 +288,8 @@ async fn bad_requests_get_a_status_and_a_sentence() {
     assert_eq!(lab.send(plain.body(Body::from("{}")).unwrap()).await.code(), "media_type");
     assert_eq!(lab.post("/v1/models/none/tag", &json!({"texts": []})).await.code(), "no_model");
     assert_eq!(lab.get("/v1/nothing").await.code(), "nothing_there");
+    assert_eq!(lab.get("/v1/models/%FF").await.code(), "malformed");
+    assert_eq!(lab.post(&format!("{tag}?k=1"), &json!({"texts": []})).await.code(), "malformed");
     assert_eq!(lab.get(tag).await.status, StatusCode::METHOD_NOT_ALLOWED);
 }
 
@@ -360,6 +363,11 @@ async fn the_page_holds_to_its_policy_and_the_api_is_described() {
     }
     assert_eq!(lab.get("/docs").await.status, StatusCode::OK);
     let api = lab.get("/openapi.json").await.json();
+    let text = api.to_string();
+    for named in text.split("#/components/schemas/").skip(1) {
+        let name = named.split('"').next().unwrap();
+        assert!(api["components"]["schemas"][name].is_object(), "{name} is spoken of and not described");
+    }
     let paths = api["paths"].as_object().unwrap();
     assert!(paths.contains_key("/v1/models/{model}/tag") && paths.len() >= 18, "{:?}", paths.keys());
     assert!(

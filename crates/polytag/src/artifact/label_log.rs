@@ -84,6 +84,7 @@ impl LabelLog {
         let state = read(&path, &snapshot)?;
         let log = LabelLog { path, snapshot, manifest, lock, state };
         log.check_place()?;
+        sweep(dir);
         Ok(log)
     }
 
@@ -167,6 +168,17 @@ impl LabelLog {
             }
         }
         Ok(())
+    }
+}
+
+/// Removes snapshots that a crash left unfinished. Only who holds the log writes any, so that nobody misses them.
+fn sweep(dir: &Path) {
+    let unfinished = |name: &str| name.starts_with(".partial-") && name.ends_with(".snapshot");
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(unfinished) {
+            // What cannot be removed is in nobody's way.
+            fs::remove_file(entry.path()).ok();
+        }
     }
 }
 
@@ -367,6 +379,16 @@ mod tests {
         log.append(&[added(99)]).unwrap();
         drop(log);
         assert_eq!(LabelLog::read(dir.path()).unwrap(), [all, vec![added(99)]].concat());
+    }
+
+    #[test]
+    fn snapshots_that_were_never_finished_are_removed() {
+        let (dir, _) = written();
+        let stale = dir.path().join(".partial-0123456789abcdef.snapshot");
+        fs::write(&stale, "0000").unwrap();
+        fs::write(dir.path().join(".partial-notes"), "mine").unwrap();
+        drop(LabelLog::lock(dir.path()).unwrap());
+        assert!(!stale.exists() && dir.path().join(".partial-notes").exists());
     }
 
     #[test]

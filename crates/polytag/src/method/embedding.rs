@@ -232,6 +232,13 @@ impl Predictor for EmbeddingModel {
         Ok(Explanation { score, matched, reasons, marks })
     }
 
+    fn reads(&self) -> Option<usize> {
+        match &self.encoder {
+            TextEncoder::Network(encoder) => Some(encoder.settings().max_tokens),
+            TextEncoder::Words(_) => self.settings.max_tokens,
+        }
+    }
+
     fn item_to_item(&self) -> bool {
         self.settings.item_to_item
     }

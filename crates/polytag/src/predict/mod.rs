@@ -126,6 +126,11 @@ pub trait Predictor: Send + Sync {
         false
     }
 
+    /// How many tokens of a passage it reads at most, where it does not read all of it.
+    fn reads(&self) -> Option<usize> {
+        None
+    }
+
     /// Whether labels can be added to it: not where each has what training gave it.
     fn takes_new_labels(&self) -> bool {
         true

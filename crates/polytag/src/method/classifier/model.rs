@@ -256,6 +256,10 @@ impl Predictor for ClassifierModel {
         true
     }
 
+    fn reads(&self) -> Option<usize> {
+        Some(self.settings.max_tokens)
+    }
+
     fn takes_new_labels(&self) -> bool {
         false
     }

@@ -274,6 +274,10 @@ impl Predictor for LabelAttentionModel {
         self.core.scoring.probability
     }
 
+    fn reads(&self) -> Option<usize> {
+        Some(self.core.encoder.settings().max_tokens)
+    }
+
     fn takes_new_labels(&self) -> bool {
         self.core.maker.takes_new_labels()
     }
