@@ -31,6 +31,8 @@ pub struct ServerConfig {
     pub max_k: usize,
     /// How many labels a request may add, name as allowed or get listed.
     pub max_labels: usize,
+    /// How many labels a request may be answered with: its texts times k.
+    pub max_answers: usize,
     /// How many labels a request may have explained.
     pub max_explained: usize,
     /// How many tokens are tagged at once.
@@ -57,6 +59,7 @@ impl Default for ServerConfig {
             max_tokens: 1 << 20,
             max_k: 1000,
             max_labels: 1000,
+            max_answers: 50_000,
             max_explained: 50,
             batch_tokens: 16_384,
             queue_tokens: 16_384,
@@ -97,6 +100,7 @@ pub(crate) struct Limits {
     pub(crate) tokens: usize,
     pub(crate) k: usize,
     pub(crate) labels: usize,
+    pub(crate) answers: usize,
     pub(crate) explained: usize,
     pub(crate) batch_tokens: usize,
     pub(crate) queue_tokens: usize,
@@ -149,6 +153,7 @@ impl TryFrom<ServerConfig> for Server {
             ("max_tokens", config.max_tokens),
             ("max_k", config.max_k),
             ("max_labels", config.max_labels),
+            ("max_answers", config.max_answers),
             ("max_explained", config.max_explained),
             ("batch_tokens", config.batch_tokens),
             ("queue_tokens", config.queue_tokens),
@@ -171,6 +176,7 @@ impl TryFrom<ServerConfig> for Server {
                 tokens: config.max_tokens,
                 k: config.max_k,
                 labels: config.max_labels,
+                answers: config.max_answers,
                 explained: config.max_explained,
                 batch_tokens: config.batch_tokens,
                 queue_tokens: config.queue_tokens,

@@ -23,7 +23,7 @@ use crate::metrics::Metrics;
 use crate::served::{Described, Document};
 
 /// Bytes of text that make a token, about.
-const BYTES_A_TOKEN: usize = 4;
+pub(crate) const BYTES_A_TOKEN: usize = 4;
 
 /// How many tokens a text has, about; at most as many as the model reads.
 pub(crate) fn tokens(document: &Document, most: Option<usize>) -> usize {
@@ -168,10 +168,12 @@ impl Desk {
         let mut documents = documents.into_iter().peekable();
         while documents.peek().is_some() {
             let (mut piece, mut size) = (Vec::new(), 0);
+            // Each explanation reads the text once more.
+            let cost = |document: &Document| tokens(document, most) * if explain { 1 + k } else { 1 };
             while let Some(document) =
-                documents.next_if(|document| piece.is_empty() || size + tokens(document, most) <= self.batch)
+                documents.next_if(|document| piece.is_empty() || size + cost(document) <= self.batch)
             {
-                size += tokens(&document, most);
+                size += cost(&document);
                 piece.push(document);
             }
             let (answer, answered) = oneshot::channel();
@@ -223,8 +225,9 @@ impl Desk {
                     return Err(DeskError::Closed);
                 }
                 let size = job.as_ref().map_or(0, |job| job.tokens);
-                // Where nothing waits, there is room for anything.
-                if queue.jobs.is_empty() || queue.tokens + size <= self.room {
+                // Where nothing waits, there is room for anything; and what was begun is not kept out by smaller things.
+                let fits = queue.tokens + size <= self.room || (begun && queue.tokens < self.room);
+                if queue.jobs.is_empty() || fits {
                     queue.tokens += size;
                     queue.jobs.extend(job.take());
                     self.shared.wake.notify_one();
@@ -385,6 +388,9 @@ fn broken_or<T>(work: impl FnOnce() -> Result<T, DeskError>) -> Result<T, DeskEr
 /// Answers questions that ask alike.
 fn tag(model: &LiveModel, questions: &[Question]) -> Result<Vec<Labels>, DeskError> {
     let Some(first) = questions.first() else { return Ok(Vec::new()) };
+    if !model.is_sound() {
+        return Err(DeskError::Broken);
+    }
     let predictor = model.predictor();
     let space = predictor.label_space();
     let allowed: Option<Allowed> = match &first.allowed {

@@ -28,14 +28,25 @@ struct State {
     length: u64,
 }
 
+/// What was said of a document.
+pub(crate) struct Said {
+    pub(crate) document: Document,
+    pub(crate) accepted: Vec<String>,
+    pub(crate) rejected: Vec<String>,
+}
+
 #[derive(Serialize)]
 struct Line<'a> {
-    id: &'a str,
+    /// No other document has it, whatever was judged before.
+    id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<&'a str>,
     text: &'a str,
     labels: &'a [String],
     rejected: &'a [String],
+    /// What the client calls the document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    document: Option<&'a str>,
     time: String,
 }
 
@@ -64,42 +75,44 @@ impl Feedback {
         Ok(Feedback { path, state: Mutex::new(state) })
     }
 
-    /// Keeps what was said of a document; how many there are now.
-    pub(crate) fn add(
-        &self,
-        document: &Document,
-        accepted: &[String],
-        rejected: &[String],
-    ) -> Result<u64, StorageError> {
+    /// Keeps what was said of documents, all or nothing; how many there are now.
+    pub(crate) fn add(&self, all: &[Said]) -> Result<u64, StorageError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let made = format!("feedback-{}", state.lines + 1);
-        let line = Line {
-            id: document.id.as_deref().unwrap_or(&made),
-            title: document.title.as_deref(),
-            text: &document.text,
-            labels: accepted,
-            rejected,
-            time: clock::now(),
-        };
-        let mut line = serde_json::to_vec(&line).expect("strings always make JSON");
-        line.push(b'\n');
-        self.write(state.length, &line).map_err(StorageError::io(&self.path, "write"))?;
-        state.lines += 1;
-        state.length += line.len() as u64;
-        Ok(state.lines)
-    }
-
-    fn write(&self, length: u64, line: &[u8]) -> std::io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path)?;
+        let mut lines = Vec::new();
+        for Said { document, accepted, rejected } in all {
+            let line = Line {
+                id: format!("feedback-{:016x}", rand::random::<u64>()),
+                title: document.title.as_deref(),
+                text: &document.text,
+                labels: accepted,
+                rejected,
+                document: document.id.as_deref(),
+                time: clock::now(),
+            };
+            serde_json::to_writer(&mut lines, &line).expect("strings always make JSON");
+            lines.push(b'\n');
+        }
+        let failed = |error| StorageError::io(&self.path, "write")(error);
+        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path);
+        let mut file = opened.map_err(failed)?;
+        if file.metadata().map_err(failed)?.len() < state.length {
+            // Somebody took the lines for the next fit, as they should.
+            *state = State::default();
+        }
+        let length = state.length;
         let written = file
             .set_len(length)
             .and_then(|()| file.seek(SeekFrom::Start(length)))
-            .and_then(|_| file.write_all(line))
-            .and_then(|()| file.sync_all());
-        if written.is_err() {
+            .and_then(|_| file.write_all(&lines))
+            .and_then(|()| file.sync_all())
+            .and_then(|()| sync_folder_of(&self.path, length == 0));
+        if let Err(error) = written {
             let _ = file.set_len(length).and_then(|()| file.sync_all());
+            return Err(failed(error));
         }
-        written
+        state.lines += all.len() as u64;
+        state.length += lines.len() as u64;
+        Ok(state.lines)
     }
 
     /// All lines, as they are in the file.
@@ -114,6 +127,14 @@ impl Feedback {
     }
 }
 
+/// Makes the name of a new file durable, where folders can be opened.
+fn sync_folder_of(path: &Path, is_new: bool) -> std::io::Result<()> {
+    match path.parent().filter(|_| is_new && cfg!(unix)) {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,17 +143,19 @@ mod tests {
     #[test]
     fn lines_are_documents_of_a_task_and_survive_a_crash() {
         let dir = tempfile::tempdir().unwrap();
-        let document = Document { id: None, title: Some("Tea".into()), text: "trade\nof tea".into() };
-        let labels = ["a".to_owned()];
+        let document =
+            Document { id: Some("7".into()), title: Some("Tea".into()), text: "trade\nof tea".into() };
+        let said =
+            || Said { document: document.clone(), accepted: vec!["a".to_owned()], rejected: Vec::new() };
         let feedback = Feedback::open(dir.path()).unwrap();
         assert!(feedback.read().unwrap().is_empty());
-        assert_eq!(feedback.add(&document, &labels, &[]).unwrap(), 1);
+        assert_eq!(feedback.add(&[said()]).unwrap(), 1);
         // A line that was cut short.
         let mut bytes = feedback.read().unwrap();
         bytes.extend_from_slice(b"{\"id\":\"x\",\"te");
         std::fs::write(dir.path().join(NAME), bytes).unwrap();
         let again = Feedback::open(dir.path()).unwrap();
-        assert_eq!(again.add(&document, &[], &labels).unwrap(), 2);
+        assert_eq!(again.add(&[said(), said()]).unwrap(), 3);
         let text = String::from_utf8(again.read().unwrap()).unwrap();
         let ids: Vec<String> = text
             .lines()
@@ -141,6 +164,11 @@ mod tests {
                 DocumentRecord::parse(line, place).unwrap().id
             })
             .collect();
-        assert_eq!(ids, ["feedback-1", "feedback-2"]);
+        // Judged twice, and a document of its own each time: a task has no two of one id.
+        let different: std::collections::BTreeSet<&String> = ids.iter().collect();
+        assert_eq!((ids.len(), different.len()), (3, 3));
+        std::fs::remove_file(dir.path().join(NAME)).unwrap();
+        assert_eq!(again.add(&[said()]).unwrap(), 1);
+        assert_eq!(again.read().unwrap().first(), Some(&b'{'));
     }
 }

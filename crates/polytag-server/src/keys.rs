@@ -90,7 +90,7 @@ impl Keys {
 
 fn from_hex(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
     for (place, byte) in bytes.iter_mut().enumerate() {
@@ -120,8 +120,7 @@ mod tests {
     fn hashes_that_are_none_are_refused() {
         for bad in ["", "zz", &"é".repeat(32), &"+1".repeat(32)] {
             let kept = KeyConfig { name: "k".into(), sha256: bad.to_owned(), scope: Scope::Read };
-            let problem = Keys::new(&[kept]);
-            assert!(bad.starts_with('+') || problem.unwrap_err().contains("64 hexadecimal"));
+            assert!(Keys::new(&[kept]).unwrap_err().contains("64 hexadecimal"), "{bad}");
         }
     }
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use axum_server::Handle;
 use axum_server::tls_rustls::RustlsConfig;
-use hyper_util::rt::TokioTimer;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
 
 use crate::api::{self, App};
 
@@ -70,12 +71,15 @@ pub fn serve(
             Some((certificate, key)) => {
                 // Another part of the program may have chosen already, and then the same.
                 let _ = rustls::crypto::ring::default_provider().install_default();
-                let config = RustlsConfig::from_pem_file(certificate, key).await;
-                Some(config.map_err(|source| ServeError::Tls {
+                let read = RustlsConfig::from_pem_file(certificate, key).await;
+                let read = read.map_err(|source| ServeError::Tls {
                     certificate: certificate.clone(),
                     key: key.clone(),
                     source,
-                })?)
+                })?;
+                let mut config = rustls::ServerConfig::clone(&read.get_inner());
+                config.alpn_protocols = vec![b"http/1.1".to_vec()];
+                Some(RustlsConfig::from_config(Arc::new(config)))
             }
         };
         let handle = Handle::new();
@@ -100,13 +104,11 @@ pub fn serve(
     served
 }
 
-/// Whoever takes longer to say what they want is not waited for.
-fn patience(
-    builder: &mut hyper_util::server::conn::auto::Builder<hyper_util::rt::TokioExecutor>,
-    receive: Duration,
-) {
+/// Whoever takes longer to say what they want is not waited for. HTTP/1.1 alone: where both are spoken, a client that
+/// says nothing is waited for without end to learn which it will be.
+fn patience(builder: &mut Builder<TokioExecutor>, receive: Duration) {
+    *builder = Builder::new(TokioExecutor::new()).http1_only();
     builder.http1().timer(TokioTimer::new()).header_read_timeout(receive);
-    builder.http2().timer(TokioTimer::new());
 }
 
 /// Waits until the server is to stop, and lets it finish.

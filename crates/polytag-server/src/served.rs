@@ -1,9 +1,9 @@
 //! A model that is asked and changed at the same time.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-use polytag::artifact::{EVALUATION, ModelFolder};
+use polytag::artifact::{EVALUATION, Manifest, ModelFolder};
 use polytag::data::{LabelChange, LabelSpace, Passage};
 use polytag::ids::LabelId;
 use polytag::method::LiveModel;
@@ -14,6 +14,7 @@ use polytag_nn::device::Device;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::api::ApiError;
 use crate::config::Limits;
 use crate::desk::Desk;
 use crate::feedback::Feedback;
@@ -91,6 +92,7 @@ fn paths(space: &LabelSpace, label: LabelId) -> Vec<Vec<String>> {
             if found.len() == MOST_PATHS {
                 break;
             }
+            continue;
         }
         open.extend(above.into_iter().rev().map(|parent| [way.as_slice(), &[parent]].concat()));
     }
@@ -111,13 +113,37 @@ pub(crate) struct Spot {
 pub struct Served {
     pub(crate) name: String,
     dir: PathBuf,
+    /// What answers share and changes hold alone, perhaps for long: only threads that may wait touch it.
     live: Arc<RwLock<LiveModel>>,
+    /// Its labels as they are since the last change, for everyone else.
+    view: Mutex<Arc<View>>,
+    pub(crate) facts: Facts,
     pub(crate) desk: Desk,
     pub(crate) feedback: Feedback,
     pub(crate) neighbours: Option<Arc<Neighbours>>,
-    /// How many tokens of a document the model reads, where it says so.
-    pub(crate) reads: Option<usize>,
     map: OnceLock<Option<Vec<Spot>>>,
+}
+
+/// The labels of a model at some time.
+pub(crate) struct View {
+    pub(crate) space: LabelSpace,
+    /// How many changes there were since it was fitted, as far as they matter still.
+    pub(crate) changes: usize,
+}
+
+impl View {
+    fn of(live: &LiveModel) -> Arc<View> {
+        Arc::new(View { space: live.predictor().label_space().clone(), changes: live.changes() })
+    }
+}
+
+/// What never changes about a model.
+pub(crate) struct Facts {
+    pub(crate) manifest: Manifest,
+    pub(crate) gives_probabilities: bool,
+    pub(crate) takes_new_labels: bool,
+    /// How many tokens of a document it reads, where it does not read all.
+    pub(crate) reads: Option<usize>,
 }
 
 /// A model folder to serve.
@@ -142,7 +168,13 @@ impl Served {
         let Model { name, dir, device, neighbours } = model;
         let live = LiveModel::open(dir, device)?;
         let feedback = Feedback::open(dir)?;
-        let reads = live.predictor().reads();
+        let facts = Facts {
+            manifest: live.manifest().clone(),
+            gives_probabilities: live.predictor().gives_probabilities(),
+            takes_new_labels: live.predictor().takes_new_labels(),
+            reads: live.predictor().reads(),
+        };
+        let view = Mutex::new(View::of(&live));
         let live = Arc::new(RwLock::new(live));
         let desk =
             Desk::open(Arc::clone(&live), (limits.batch_tokens, limits.queue_tokens), Arc::clone(metrics))
@@ -151,29 +183,34 @@ impl Served {
             name,
             dir: dir.to_owned(),
             live,
+            view,
+            facts,
             desk,
             feedback,
             neighbours,
-            reads,
             map: OnceLock::new(),
         })
     }
 
-    /// The model as it is now.
-    pub(crate) fn live(&self) -> RwLockReadGuard<'_, LiveModel> {
-        self.live.read().unwrap_or_else(PoisonError::into_inner)
+    /// Its labels as they are now.
+    pub(crate) fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes its labels; what `told` makes of them before anybody else can change them again. When this returns, the
-    /// changes are on the disk and in the next answer.
+    /// Makes the changes that `make` wants of its labels; what `told` says of them before anybody else can change them
+    /// again. When this returns, the changes are on the disk and in the next answer. It may take long.
     pub(crate) fn change<T>(
         &self,
-        changes: &[LabelChange],
-        told: impl FnOnce(&LabelSpace) -> T,
-    ) -> Result<T, polytag::Error> {
+        make: impl FnOnce(&LabelSpace) -> Result<Vec<LabelChange>, ApiError>,
+        told: impl FnOnce(&LabelSpace, &[LabelChange]) -> T,
+    ) -> Result<T, ApiError> {
         let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
-        live.change(changes)?;
-        Ok(told(live.predictor().label_space()))
+        let changes = make(live.predictor().label_space())?;
+        live.change(&changes)?;
+        let view = View::of(&live);
+        let answer = told(&view.space, &changes);
+        *self.view.lock().unwrap_or_else(PoisonError::into_inner) = view;
+        Ok(answer)
     }
 
     /// A file of the training, if there is one.

@@ -16,7 +16,7 @@ use crate::output;
 use crate::settings::Session;
 use crate::table::{Table, count};
 
-/// List, add, remove or rename the labels of a model
+/// List, add, remove, rename or describe the labels of a model
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -24,6 +24,7 @@ Examples:
   polytag labels MODEL add --id 9000 --name 'carbon border levy' --alias CBAM
   polytag labels MODEL add new-labels.jsonl
   polytag labels MODEL rename 9000 'carbon border adjustment'
+  polytag labels MODEL describe 9000 'A levy on imports by the carbon they took'
   polytag labels MODEL remove 9000
 
 A change is on the disk before the command ends, and in the next answer.")]
@@ -68,6 +69,17 @@ enum Action {
         /// Its new name
         name: String,
     },
+    /// Say what a label means
+    #[command(
+        after_help = "Example:\n  polytag labels MODEL describe 9000 'A levy on imports by the carbon they took'"
+    )]
+    Describe {
+        /// Its id
+        id: String,
+        /// What it means; nothing takes the description away
+        #[arg(default_value = "")]
+        description: String,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -107,6 +119,10 @@ impl Labels {
             Action::Add(add) => add.changes(session)?,
             Action::Remove { ids } => ids.iter().map(|id| LabelChange::Remove { id: id.clone() }).collect(),
             Action::Rename { id, name } => vec![LabelChange::Rename { id: id.clone(), name: name.clone() }],
+            Action::Describe { id, description } => {
+                let description = Some(description.clone()).filter(|text| !text.trim().is_empty());
+                vec![LabelChange::Describe { id: id.clone(), description }]
+            }
         };
         let device = self.engine.for_model(&self.model, session)?;
         let model = method::change_labels(&self.model, &changes, &device)

@@ -1,6 +1,7 @@
 //! `polytag serve`: an API and a page.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -71,7 +72,7 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn run(&self, session: &Session) -> Done {
-        let config = self.settings(std::env::vars())?;
+        let config = self.settings(environment())?;
         let server = Server::try_from(config).map_err(|error| user_error(error.to_string()))?;
         let named = named(&self.models)?;
         let neighbours = self.task.as_deref().map(|task| read_documents(task, session)).transpose()?;
@@ -129,6 +130,13 @@ impl Serve {
         serde_json::from_value(Value::Object(settings))
             .map_err(|error| user_error(format!("settings of the server: {error}")))
     }
+}
+
+/// Variables whose names and values are text; no others are ours.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    let text =
+        |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    std::env::vars_os().filter_map(text)
 }
 
 /// A value as JSON, or else as a string.

@@ -8,11 +8,12 @@ use axum::http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::feedback::{Said, keep};
+use super::feedback::keep;
 use super::receive::{self, Json, Path};
-use super::tag::{check_k, check_threshold, too_many};
+use super::tag::{check_k, check_size, check_threshold, too_many};
 use super::{ApiError, App};
 use crate::desk::Question;
+use crate::feedback::Said;
 use crate::served::{Described, Document, Served};
 
 /// How many subjects Annif suggests if nobody says.
@@ -31,7 +32,7 @@ pub(super) struct Project {
 
 impl Project {
     fn of(served: &Served) -> Project {
-        let method = served.live().manifest().method.clone();
+        let method = served.facts.manifest.method.clone();
         Project {
             project_id: served.name.clone(),
             name: served.name.clone(),
@@ -193,9 +194,9 @@ async fn found(
     let k = limit.unwrap_or(LIMIT);
     check_k(app, k)?;
     check_threshold(threshold)?;
-    too_many("texts", documents.len(), app.server.limits.documents)?;
+    check_size(app, &documents, k)?;
     let question = Question { documents, k, threshold, ..Question::default() };
-    Ok(served.desk.tag(question, (served.reads, app.deadline()), false).await?)
+    Ok(served.desk.tag(question, (served.facts.reads, app.deadline()), false).await?)
 }
 
 /// A document and its subjects, as Annif's clients send them.

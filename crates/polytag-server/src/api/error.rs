@@ -178,7 +178,7 @@ impl IntoResponse for ApiError {
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if status.is_server_error() {
+        if [StatusCode::INTERNAL_SERVER_ERROR, StatusCode::INSUFFICIENT_STORAGE].contains(&status) {
             response.extensions_mut().insert(Fallen(self.to_string()));
         }
         response

@@ -13,6 +13,7 @@ use super::receive::{self, Json, Path};
 use super::stream::NDJSON;
 use super::tag::too_many;
 use super::{ApiError, App};
+use crate::feedback::Said;
 use crate::served::{Document, Served};
 
 /// A document, and what was said of its labels.
@@ -59,26 +60,12 @@ pub(super) async fn add(
     Ok((StatusCode::CREATED, Json(Stored { stored })))
 }
 
-/// What was said of a document.
-pub(super) struct Said {
-    pub(super) document: Document,
-    pub(super) accepted: Vec<String>,
-    pub(super) rejected: Vec<String>,
-}
-
 /// Checks what was said and keeps it; how many documents there are now.
 pub(super) async fn keep(app: &Arc<App>, name: &str, all: Vec<Said>) -> Result<u64, ApiError> {
     let served = app.model(name)?;
     all.iter().try_for_each(|said| check(served, said))?;
     let (app, name) = (Arc::clone(app), name.to_owned());
-    let kept = tokio::task::spawn_blocking(move || {
-        let feedback = &app.model(&name)?.feedback;
-        let mut stored = 0;
-        for Said { document, accepted, rejected } in &all {
-            stored = feedback.add(document, accepted, rejected)?;
-        }
-        Ok(stored)
-    });
+    let kept = tokio::task::spawn_blocking(move || Ok(app.model(&name)?.feedback.add(&all)?));
     kept.await.unwrap_or(Err(ApiError::Ours))
 }
 
@@ -86,8 +73,8 @@ fn check(served: &Served, said: &Said) -> Result<(), ApiError> {
     if said.document.text.trim().is_empty() {
         return Err(ApiError::Unfit { what: "text", problem: "there is no text to learn from".to_owned() });
     }
-    let live = served.live();
-    let space = live.predictor().label_space();
+    let view = served.view();
+    let space = &view.space;
     let mut named = said.accepted.iter().chain(&said.rejected);
     if let Some(id) = named.find(|id| space.find(id).is_none()) {
         return Err(crate::desk::DeskError::NoLabel(id.clone()).into());

@@ -90,24 +90,26 @@ pub(super) async fn authorise(State(app): State<Arc<App>>, mut request: Request,
 }
 
 fn asker(app: &App, request: &Request) -> Result<String, ApiError> {
-    let Some(needed) = needed(request.method(), request.uri().path()) else { return Ok("anyone".to_owned()) };
+    let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    let Some(needed) = needed(request.method(), route) else { return Ok("anyone".to_owned()) };
     if app.server.keys.is_empty() {
         return Ok("nobody".to_owned());
     }
     let header = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let key = header.and_then(|value| value.strip_prefix("Bearer ")).ok_or(ApiError::NoKey)?;
-    let (name, scope) = app.server.keys.find(key.trim()).ok_or(ApiError::NoKey)?;
+    let (scheme, key) = header.and_then(|value| value.split_once(' ')).ok_or(ApiError::NoKey)?;
+    let found = app.server.keys.find(key.trim()).filter(|_| scheme.eq_ignore_ascii_case("bearer"));
+    let (name, scope) = found.ok_or(ApiError::NoKey)?;
     if scope < needed { Err(ApiError::WrongScope) } else { Ok(name.to_owned()) }
 }
 
-/// What a key must open for a request; nothing, if anyone may make it.
-fn needed(method: &Method, path: &str) -> Option<Scope> {
-    let last = path.rsplit('/').next().unwrap_or_default();
+/// What a key must open for a request to a route; nothing, if anyone may make it.
+fn needed(method: &Method, route: &str) -> Option<Scope> {
+    let last = route.rsplit('/').next().unwrap_or_default();
     let is_read = method == Method::GET || method == Method::HEAD;
-    match path {
+    match route {
         "/metrics" => Some(Scope::Read),
         // The page asks for a key itself, and machines that watch have none.
-        _ if !path.starts_with("/v1/") => None,
+        _ if !route.starts_with("/v1/") => None,
         _ if is_read && last == "feedback" => Some(Scope::Admin),
         _ if is_read => Some(Scope::Read),
         _ if matches!(last, "tag" | "explain" | "suggest" | "suggest-batch") && method == Method::POST => {
@@ -129,8 +131,7 @@ mod tests {
         assert_eq!(needs(Method::GET, "/v1/models/m/labels"), Some(Scope::Read));
         assert_eq!(needs(Method::POST, "/v1/models/m/tag"), Some(Scope::Read));
         assert_eq!(needs(Method::POST, "/v1/models/m/labels"), Some(Scope::LabelWrite));
-        // A label that is called like an address.
-        assert_eq!(needs(Method::DELETE, "/v1/models/m/labels/tag"), Some(Scope::LabelWrite));
+        assert_eq!(needs(Method::GET, "/v1/models/{model}/labels/{id}"), Some(Scope::Read));
         assert_eq!(needs(Method::POST, "/v1/models/m/feedback"), Some(Scope::LabelWrite));
         assert_eq!(needs(Method::GET, "/v1/models/m/feedback"), Some(Scope::Admin));
     }

@@ -1,5 +1,6 @@
 //! Looking for labels, and changing them. A change is on the disk before it is answered.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::Extension;
@@ -93,8 +94,8 @@ pub(super) async fn search(
     let Query(query) = query.map_err(|error| ApiError::Malformed { problem: error.body_text() })?;
     let limit = query.limit.unwrap_or(LIMIT);
     too_many("limit", limit, app.server.limits.labels)?;
-    let live = app.model(&name)?.live();
-    let space = live.predictor().label_space();
+    let view = app.model(&name)?.view();
+    let space = &view.space;
     let wanted = query.matching.to_lowercase();
     let mut found: Vec<(bool, &str, LabelId)> = space
         .iter()
@@ -123,8 +124,8 @@ pub(super) async fn one(
 }
 
 fn find(app: &App, name: &str, id: &str) -> Result<LabelBody, ApiError> {
-    let live = app.model(name)?.live();
-    let space = live.predictor().label_space();
+    let view = app.model(name)?.view();
+    let space = &view.space;
     let label = space.find(id).ok_or_else(|| ApiError::NoLabel { id: id.to_owned() })?;
     Ok(LabelBody::of(space, label))
 }
@@ -143,6 +144,13 @@ pub(super) struct NewLabel {
     aliases: Vec<String>,
     #[serde(default)]
     parents: Vec<String>,
+}
+
+impl NewLabel {
+    /// How many aliases and parents it has.
+    fn links(&self) -> usize {
+        self.aliases.len() + self.parents.len()
+    }
 }
 
 /// One label to add, or several, all or none of which are added.
@@ -188,28 +196,27 @@ pub(super) async fn add(
     if labels.is_empty() {
         return Err(ApiError::Unfit { what: "labels", problem: "there is none to add".to_owned() });
     }
-    let changes = {
-        let live = app.model(&name)?.live();
-        additions(live.predictor().label_space(), labels)?
-    };
-    let labels = change_labels(&app, &name, &by, changes).await?;
+    too_many("aliases and parents", labels.iter().map(NewLabel::links).sum(), app.server.limits.labels)?;
+    let make = |space: &LabelSpace| additions(space, labels);
+    let labels = change_labels(&app, &name, &by, make).await?;
     Ok((StatusCode::CREATED, Json(Added { labels })))
 }
 
 /// What adding labels comes to.
 fn additions(space: &LabelSpace, labels: Vec<NewLabel>) -> Result<Vec<LabelChange>, ApiError> {
-    let mut made: Vec<LabelChange> = Vec::with_capacity(labels.len());
+    let (mut made, mut taken) = (Vec::with_capacity(labels.len()), HashSet::new());
     for NewLabel { id, name, description, aliases, parents } in labels {
         for text in [&name].into_iter().chain(&id).chain(&aliases).chain(&parents) {
             short("a label", text, LONGEST_NAME)?;
         }
         short("description", description.as_deref().unwrap_or_default(), LONGEST_DESCRIPTION)?;
-        let is_taken = |id: &str| space.find(id).is_some() || made.iter().any(|change| change.id() == id);
+        let is_taken = |id: &str| space.find(id).is_some() || taken.contains(id);
         let id = id.unwrap_or_else(|| free_id(&name, is_taken));
         if [".", ".."].contains(&id.as_str()) {
             let problem = format!("{id:?} has a meaning of its own in addresses; take another");
             return Err(ApiError::Unfit { what: "id", problem });
         }
+        taken.insert(id.clone());
         made.push(LabelChange::Add { label: Label { id, name, description, aliases, parents } });
     }
     Ok(made)
@@ -268,7 +275,7 @@ pub(super) async fn change(
         let problem = "there is neither a name nor a description in it".to_owned();
         return Err(ApiError::Unfit { what: "the change", problem });
     }
-    let labels = change_labels(&app, &name, &by, changes).await?;
+    let labels = change_labels(&app, &name, &by, |_| Ok(changes)).await?;
     labels.into_iter().next().map(Json).ok_or(ApiError::NoLabel { id })
 }
 
@@ -282,7 +289,7 @@ pub(super) async fn retire(
     Extension(Asker(by)): Extension<Asker>,
 ) -> Result<StatusCode, ApiError> {
     find(&app, &name, &id)?;
-    change_labels(&app, &name, &by, vec![LabelChange::Remove { id }]).await?;
+    change_labels(&app, &name, &by, |_| Ok(vec![LabelChange::Remove { id }])).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -291,20 +298,18 @@ async fn change_labels(
     app: &Arc<App>,
     name: &str,
     by: &str,
-    changes: Vec<LabelChange>,
+    make: impl FnOnce(&LabelSpace) -> Result<Vec<LabelChange>, ApiError> + Send + 'static,
 ) -> Result<Vec<LabelBody>, ApiError> {
     let (app, name, by) = (Arc::clone(app), name.to_owned(), by.to_owned());
     // It is made even if the client goes: what is on the disk is told of.
     let made = tokio::task::spawn_blocking(move || {
-        let told = |space: &LabelSpace| {
+        app.model(&name)?.change(make, |space, changes| {
+            for change in changes {
+                app.journal.write(Event::Label { model: &name, by: &by, change });
+            }
             let left = changes.iter().filter_map(|change| space.find(change.id()));
             left.map(|label| LabelBody::of(space, label)).collect()
-        };
-        let labels = app.model(&name)?.change(&changes, told)?;
-        for change in &changes {
-            app.journal.write(Event::Label { model: &name, by: &by, change });
-        }
-        Ok(labels)
+        })
     });
     made.await.unwrap_or(Err(ApiError::Ours))
 }

@@ -1,8 +1,9 @@
 //! Requests in, answers out. One file for each kind of thing that is asked about.
 //!
-//! A request passes four gates before a handler sees it: it is counted, it must come from a page of this server or from
-//! no page at all, it must carry a key where keys are needed, and what leaves gets headers that let a browser do nothing
-//! else with it.
+//! A request passes gates before a handler sees it: it is counted; where no key is needed, it must come from this machine
+//! under its own name, and from no foreign page; elsewhere it must carry a key; and what leaves gets headers that let a
+//! browser do nothing else with it. Handlers look at labels and facts of a model that are there at once; what may wait is
+//! done by the model's desk or on a thread of its own.
 
 mod error; // what is answered when something is wrong
 mod receive; // bodies, bounded in size and time

@@ -29,17 +29,17 @@ pub(super) struct Summary {
 
 impl Summary {
     fn of(served: &Served) -> Summary {
-        let live = served.live();
-        let (space, manifest) = (live.predictor().label_space(), live.manifest());
+        let (view, facts) = (served.view(), &served.facts);
+        let space = &view.space;
         Summary {
             name: served.name.clone(),
-            method: manifest.method.clone(),
+            method: facts.manifest.method.clone(),
             labels: space.len(),
             unseen: space.iter().filter(|(label, _)| !space.is_seen(*label)).count(),
-            train_documents: manifest.train_documents,
-            probabilities: live.predictor().gives_probabilities(),
-            changes: live.changes(),
-            can_add: live.predictor().takes_new_labels(),
+            train_documents: facts.manifest.train_documents,
+            probabilities: facts.gives_probabilities,
+            changes: view.changes,
+            can_add: facts.takes_new_labels,
         }
     }
 }
@@ -83,9 +83,7 @@ pub(super) async fn model(
     Path(name): Path<String>,
 ) -> Result<Json<Details>, ApiError> {
     let served = app.model(&name)?;
-    let live = served.live();
-    let manifest = live.manifest().clone();
-    drop(live);
+    let manifest = served.facts.manifest.clone();
     Ok(Json(Details {
         summary: Summary::of(served),
         config: manifest.config,
@@ -129,8 +127,8 @@ pub(super) async fn tail(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
 ) -> Result<Json<Tail>, ApiError> {
-    let live = app.model(&name)?.live();
-    let space = live.predictor().label_space();
+    let view = app.model(&name)?.view();
+    let space = &view.space;
     let mut counts: Vec<(u32, &str, &str)> = space
         .iter()
         .map(|(label, text)| (space.train_count(label), text.id.as_str(), text.name.as_str()))

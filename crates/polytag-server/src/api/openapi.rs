@@ -1,5 +1,7 @@
 //! The description of it all, for programs and for /docs.
 
+use std::sync::LazyLock;
+
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::{Content, Ref, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
@@ -77,6 +79,7 @@ fn tell(operation: &mut Operation, status: &str, words: &str) {
 }
 
 /// The description.
-pub(super) async fn document() -> Json<utoipa::openapi::OpenApi> {
-    Json(Api::openapi())
+pub(super) async fn document() -> Json<&'static utoipa::openapi::OpenApi> {
+    static DOCUMENT: LazyLock<utoipa::openapi::OpenApi> = LazyLock::new(Api::openapi);
+    Json(&DOCUMENT)
 }

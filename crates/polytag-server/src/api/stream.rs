@@ -1,6 +1,7 @@
 //! Many texts, one answer a line. Memory holds a batch of documents, however many there are.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::header;
@@ -10,9 +11,9 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::error::Failure;
-use super::tag::{TagQuery, TaggedText};
+use super::tag::{K, TagQuery, TaggedText};
 use super::{ApiError, App};
-use crate::desk::{self, Question};
+use crate::desk::{self, DeskError, Question};
 use crate::served::Document;
 
 /// The type of one JSON value a line.
@@ -20,8 +21,8 @@ pub(super) const NDJSON: &str = "application/x-ndjson";
 
 /// Answers that are ready wait here while the client reads those before them.
 const AHEAD: usize = 4;
-/// How many labels are found if nobody says.
-const K: usize = 5;
+/// How long a stream may pause until what has come is answered.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Results that are all there, one a line.
 pub(super) fn lines(results: impl Iterator<Item = TaggedText>) -> Response {
@@ -79,13 +80,24 @@ struct Answering<'a> {
 impl Answering<'_> {
     async fn run(&self, body: Body) -> Result<(), ApiError> {
         let limits = &self.app.server.limits;
+        let most = (limits.answers / self.query.k.unwrap_or(K)).clamp(1, limits.documents);
         let mut parts = body.into_data_stream();
-        let (mut rest, mut line) = (Vec::new(), 0);
+        // What has come of the next line, and how much of it has been looked through.
+        let (mut rest, mut scanned, mut line) = (Vec::new(), 0, 0);
         let (mut gathered, mut tokens) = (Vec::new(), 0);
         loop {
-            let part = tokio::time::timeout(self.app.server.receive, parts.next()).await;
-            let seconds = self.app.server.receive.as_secs_f64();
-            let part = part.map_err(|_| ApiError::TooSlow { seconds })?;
+            let mut next = parts.next();
+            let part = match tokio::time::timeout(PAUSE, &mut next).await {
+                Ok(part) => part,
+                Err(_) => {
+                    // Nothing comes for a while: whoever waits for answers gets them.
+                    self.answer(std::mem::take(&mut gathered)).await?;
+                    tokens = 0;
+                    let seconds = self.app.server.receive.as_secs_f64();
+                    let next = tokio::time::timeout(self.app.server.receive, next).await;
+                    next.map_err(|_| ApiError::TooSlow { seconds })?
+                }
+            };
             let ended = part.is_none();
             if let Some(part) = part {
                 let part = part.map_err(|error| ApiError::Malformed { problem: error.to_string() })?;
@@ -94,25 +106,24 @@ impl Answering<'_> {
                 rest.push(b'\n');
             }
             let mut start = 0;
-            while let Some(end) = rest[start..].iter().position(|&byte| byte == b'\n') {
+            while let Some(end) = rest[scanned..].iter().position(|&byte| byte == b'\n') {
                 line += 1;
-                let text = rest[start..start + end].trim_ascii();
-                start += end + 1;
+                let text = rest[start..scanned + end].trim_ascii();
+                scanned += end + 1;
+                start = scanned;
                 if text.is_empty() {
                     continue;
                 }
-                let read = parse(text, line);
-                tokens += match &read {
-                    Read::Document(document) => desk::tokens(document, None),
-                    Read::Bad(_) => 0,
-                };
-                gathered.push(read);
-                if tokens >= limits.batch_tokens || gathered.len() >= limits.documents {
+                // A line counts whole, whatever is in it.
+                tokens += text.len() / desk::BYTES_A_TOKEN + 1;
+                gathered.push(parse(text, line));
+                if tokens >= limits.batch_tokens || gathered.len() >= most {
                     self.answer(std::mem::take(&mut gathered)).await?;
                     tokens = 0;
                 }
             }
             rest.drain(..start);
+            scanned = rest.len();
             if rest.len() > limits.body {
                 return Err(ApiError::TooLarge { most: limits.body });
             }
@@ -124,6 +135,13 @@ impl Answering<'_> {
 
     /// Answers lines in their order.
     async fn answer(&self, lines: Vec<Read>) -> Result<(), ApiError> {
+        // Nobody reads any more: there is nothing left to do.
+        if self.answers.is_closed() {
+            return Err(ApiError::Ours);
+        }
+        if lines.is_empty() {
+            return Ok(());
+        }
         let served = self.app.model(self.name)?;
         let documents: Vec<Document> = lines
             .iter()
@@ -139,7 +157,7 @@ impl Answering<'_> {
             ..Question::default()
         };
         // A stream that has begun waits for room instead of being sent away.
-        let labels = served.desk.tag(question, (served.reads, self.app.deadline()), true).await?;
+        let labels = served.desk.tag(question, (served.facts.reads, self.app.deadline()), true).await?;
         let mut labels = labels.into_iter();
         let mut body = Vec::new();
         for line in lines {
@@ -151,8 +169,9 @@ impl Answering<'_> {
                 }
             }
         }
-        // Nobody reads any more: there is nothing left to do.
-        self.answers.send(Ok(body.into())).await.map_err(|_| ApiError::Ours)
+        // Whoever does not read what is ready is not waited for without end.
+        let sent = tokio::time::timeout(self.app.server.deadline, self.answers.send(Ok(body.into()))).await;
+        sent.map_err(|_| DeskError::Late)?.map_err(|_| ApiError::Ours)
     }
 }
 
@@ -160,7 +179,9 @@ fn parse(line: &[u8], number: u64) -> Read {
     match serde_json::from_slice(line) {
         Ok(document) => Read::Document(document),
         Err(error) => {
-            let failure = ApiError::Malformed { problem: error.to_string() }.failure();
+            // A complaint may repeat what it complains of.
+            let problem = error.to_string().chars().take(200).collect();
+            let failure = ApiError::Malformed { problem }.failure();
             Read::Bad(BadLine { line: number, failure })
         }
     }

@@ -19,7 +19,7 @@ use crate::neighbours::Neighbour;
 use crate::served::{Described, Document, Served};
 
 /// How many labels are found if nobody says.
-const K: usize = 5;
+pub(super) const K: usize = 5;
 /// How many training documents are shown.
 const NEIGHBOURS: usize = 5;
 
@@ -124,7 +124,7 @@ pub(super) async fn tag(
     let accepted =
         headers.get(header::ACCEPT).and_then(|accepted| accepted.to_str().ok()).unwrap_or_default();
     let lines = accepted.split([',', ';']).any(|part| part.trim() == NDJSON);
-    let labels = served.desk.tag(question, (served.reads, app.deadline()), false).await?;
+    let labels = served.desk.tag(question, (served.facts.reads, app.deadline()), false).await?;
     let results = ids.into_iter().zip(labels).map(|(id, labels)| TaggedText { id, labels });
     Ok(match lines {
         true => stream::lines(results),
@@ -137,17 +137,15 @@ fn question(app: &App, served: &Served, body: TagBody) -> Result<Question, ApiEr
     let limits = &app.server.limits;
     check_k(app, body.k)?;
     check_threshold(body.threshold)?;
-    too_many("texts", body.texts.len(), limits.documents)?;
     too_many("allowed", body.allowed.as_ref().map_or(0, Vec::len), limits.labels)?;
     if body.explain {
         too_many("labels to explain", body.k.saturating_mul(body.texts.len()), limits.explained)?;
     }
     let documents: Vec<Document> = body.texts.into_iter().map(Text::into_document).collect();
-    too_many("tokens", documents.iter().map(|document| desk::tokens(document, None)).sum(), limits.tokens)?;
+    check_size(app, &documents, body.k)?;
     if let Some(allowed) = &body.allowed {
-        let live = served.live();
-        let space = live.predictor().label_space();
-        if let Some(id) = allowed.iter().find(|id| space.find(id).is_none()) {
+        let view = served.view();
+        if let Some(id) = allowed.iter().find(|id| view.space.find(id).is_none()) {
             return Err(DeskError::NoLabel(id.clone()).into());
         }
     }
@@ -167,6 +165,14 @@ pub(super) fn check_threshold(threshold: Option<f32>) -> Result<(), ApiError> {
         true => Ok(()),
         false => Err(ApiError::Unfit { what: "threshold", problem: "it must be a finite number".to_owned() }),
     }
+}
+
+/// Whether there are not too many documents, nor too much in them, nor too much asked of them.
+pub(super) fn check_size(app: &App, documents: &[Document], k: usize) -> Result<(), ApiError> {
+    let limits = &app.server.limits;
+    too_many("texts", documents.len(), limits.documents)?;
+    too_many("texts times k", documents.len().saturating_mul(k), limits.answers)?;
+    too_many("tokens", documents.iter().map(|document| desk::tokens(document, None)).sum(), limits.tokens)
 }
 
 pub(super) fn too_many(what: &'static str, found: usize, most: usize) -> Result<(), ApiError> {
@@ -216,7 +222,8 @@ pub(super) async fn explain(
     let served = app.model(&name)?;
     let ExplainBody { title, text, label } = receive::json(&app, &headers, body).await?;
     let document = Document { id: None, title, text };
-    let tokens = desk::tokens(&document, served.reads);
+    check_size(&app, std::slice::from_ref(&document), 1)?;
+    let tokens = desk::tokens(&document, served.facts.reads);
     let neighbours = served.neighbours.clone();
     let explained = move |live: &polytag::method::LiveModel| {
         let space = live.predictor().label_space();

@@ -112,3 +112,38 @@ fn a_server_that_is_told_to_stop_finishes_and_frees_the_model() {
     // Nobody holds the model any more.
     Lab::open(folder, ServerConfig::default());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_pauses_is_answered_so_far() {
+    use futures_util::StreamExt as _;
+    use http_body_util::BodyExt as _;
+    use tower::ServiceExt as _;
+    let lab = Lab::new();
+    let (send, lines) = tokio::sync::mpsc::channel::<String>(1);
+    let lines = futures_util::stream::unfold(lines, |mut lines| async move {
+        Some((Ok::<_, std::io::Error>(lines.recv().await?), lines))
+    });
+    let sent = crate::lab::request(axum::http::Method::POST, "/v1/models/tags/tag?k=1")
+        .header("content-type", "application/x-ndjson")
+        .body(axum::body::Body::from_stream(lines.boxed()));
+    let mut answers = lab.router.clone().oneshot(sent.unwrap()).await.unwrap().into_body();
+    // Whoever waits for each answer gets it.
+    for number in 0..3 {
+        send.send(format!("{{\"id\":\"{number}\",\"text\":\"web\"}}\n")).await.unwrap();
+        let answer = answers.frame().await.unwrap().unwrap().into_data().unwrap();
+        let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(answer["id"], number.to_string());
+    }
+    drop(send);
+    assert!(answers.frame().await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_asks_for_more_than_memory_holds() {
+    let lab = Lab::new();
+    let body = json!({"texts": vec!["x"; 1000], "k": 1000});
+    assert_eq!(lab.post("/v1/models/tags/tag", &body).await.code(), "too_many");
+    let aliases: Vec<String> = (0..2000).map(|number| number.to_string()).collect();
+    let label = json!({"name": "many", "aliases": aliases});
+    assert_eq!(lab.post("/v1/models/tags/labels", &label).await.code(), "too_many");
+}

@@ -63,6 +63,8 @@ struct State {
     chain: u32,
     /// Whether the last line has lost its line break.
     unterminated: bool,
+    /// Whether lines that a snapshot covers were passed over.
+    covered: bool,
 }
 
 impl LabelLog {
@@ -99,10 +101,8 @@ impl LabelLog {
         let chain = checksum(self.state.chain, json.as_bytes());
         let line_break = if self.state.unterminated { "\n" } else { "" };
         let line = format!("{line_break}{chain:08x} {json}\n");
-        self.write(&line).map_err(StorageError::io(&self.path, "write"))?;
-        if let Some(dir) = self.path.parent() {
-            sync_folder(dir)?;
-        }
+        self.check_place()?;
+        self.write(&line)?;
         self.state.length += line.len() as u64;
         self.state.chain = chain;
         self.state.unterminated = false;
@@ -126,34 +126,44 @@ impl LabelLog {
         file.sink().write(format!("{:08x} {json}\n", checksum(0, json.as_bytes())).as_bytes())?;
         file.commit()?;
         // From here on the log is covered; if it cannot be emptied now, its lines are passed over when it is read.
-        let covered = State { start: self.state.chain, chain: self.state.chain, ..State::default() };
-        let emptied = OpenOptions::new().write(true).open(&self.path).and_then(|file| {
-            file.set_len(0)?;
-            file.sync_all()
-        });
-        match emptied {
-            Ok(()) => self.state = State { changes: snapshot.changes, ..covered },
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                self.state = State { changes: snapshot.changes, ..covered };
+        match OpenOptions::new().write(true).open(&self.path).and_then(|file| file.set_len(0)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(StorageError::io(&self.path, "empty")(error).into());
             }
-            Err(error) => return Err(StorageError::io(&self.path, "empty")(error).into()),
+            _ => {
+                let (start, chain, changes) = (self.state.chain, self.state.chain, snapshot.changes);
+                self.state = State { start, chain, changes, ..State::default() };
+            }
         }
-        self.check_place()
+        // A line that goes on from the snapshot, so that it shows if that is gone.
+        self.append(&[])
     }
 
-    fn write(&self, line: &str) -> std::io::Result<()> {
+    fn write(&self, line: &str) -> Result<(), ArtifactError> {
         let length = self.state.length;
-        let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path)?;
+        let failed = |error| StorageError::io(&self.path, "write")(error);
+        let is_new = !self.path.exists();
+        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path);
+        let mut file = opened.map_err(failed)?;
+        if file.metadata().map_err(failed)?.len() < length {
+            let problem = format!("another program cut it short: {length} bytes were written to it");
+            return Err(ArtifactError::Damaged { path: self.path.clone(), problem });
+        }
         let written = file
             .set_len(length)
             .and_then(|()| file.seek(SeekFrom::Start(length)))
             .and_then(|_| file.write_all(line.as_bytes()))
-            .and_then(|()| file.sync_all());
+            .and_then(|()| file.sync_all())
+            .map_err(failed)
+            .and_then(|()| match self.path.parent().filter(|_| is_new) {
+                Some(dir) => sync_folder(dir),
+                None => Ok(()),
+            });
         if written.is_err() {
             // What was not acknowledged must not come back to life.
             let _ = file.set_len(length).and_then(|()| file.sync_all());
         }
-        written
+        Ok(written?)
     }
 
     /// An error if the model was replaced by another since the log was opened.
@@ -209,6 +219,11 @@ fn read(path: &Path, snapshot: &Path) -> Result<State, ArtifactError> {
         true => parse(path, &bytes, from, Some(covers))?,
         false => parse(path, &bytes, covers, None)?,
     };
+    // The last covered lines may be missing: then there is none after them, and the log begins anew.
+    let logged = match is_covered && !logged.covered {
+        true => State { start: covers, chain: covers, ..State::default() },
+        false => logged,
+    };
     Ok(State { changes: [changes, logged.changes].concat(), ..logged })
 }
 
@@ -259,7 +274,7 @@ fn parse(path: &Path, bytes: &[u8], start: u32, covered: Option<u32>) -> Result<
         state.unterminated = !terminated;
         if covered == Some(sum) {
             state.changes.clear();
-            state.logged = 0;
+            (state.logged, state.covered) = (0, true);
         }
     }
     Ok(state)
@@ -420,6 +435,15 @@ mod tests {
             assert_eq!(renamed.len(), 3);
             log.append(&[LabelChange::Rename { id: "1".into(), name: "a name".into() }]).unwrap();
         }
+        // The same, and the last covered line was cut off as well: the snapshot has it.
+        let before = fs::read(&path).unwrap();
+        log.compact().unwrap();
+        drop(log);
+        fs::write(&path, &before[..before.len() - 5]).unwrap();
+        assert_eq!(LabelLog::read(dir.path()).unwrap(), [added(1), added(2)]);
+        let mut log = LabelLog::lock(dir.path()).unwrap();
+        log.append(&[added(3)]).unwrap();
+        assert_eq!(LabelLog::read(dir.path()).unwrap(), [added(1), added(2), added(3)]);
     }
 
     #[test]
@@ -435,6 +459,20 @@ mod tests {
         }
         fs::remove_file(&path).unwrap();
         assert!(LabelLog::read(dir.path()).unwrap_err().to_string().contains(NAME));
+        // Even if nothing was changed since.
+        fs::write(&path, &whole).unwrap();
+        LabelLog::lock(dir.path()).unwrap().compact().unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(LabelLog::read(dir.path()).unwrap_err().to_string().contains(NAME));
+    }
+
+    #[test]
+    fn a_log_that_somebody_cut_short_takes_no_more() {
+        let (dir, bytes) = written();
+        let mut log = LabelLog::lock(dir.path()).unwrap();
+        fs::write(dir.path().join(NAME), &bytes[..10]).unwrap();
+        let error = log.append(&[added(1)]).unwrap_err().to_string();
+        assert!(error.contains("another program cut it short"), "{error}");
     }
 
     #[cfg(unix)]

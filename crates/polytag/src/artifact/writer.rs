@@ -133,6 +133,9 @@ impl ModelWriter {
         if lock.as_ref().is_some_and(|log| !log.changes().is_empty()) {
             return Err(StorageError::Exists { path: old.to_owned(), why: CHANGED.to_owned() }.into());
         }
+        if old.join(FEEDBACK).exists() {
+            return Err(StorageError::Exists { path: old.to_owned(), why: JUDGED.to_owned() }.into());
+        }
         self.folder.commit()?;
         Ok(self.manifest)
     }

@@ -86,7 +86,8 @@ impl LabelChange {
                 }
                 (LabelChange::Rename { id, name }, None) => before.entry(id).or_default().name = Some(name),
                 (LabelChange::Describe { description, .. }, Some(place)) => {
-                    added[place].iter_mut().for_each(|label| label.description.clone_from(description));
+                    let description = description.clone().filter(|text| !text.trim().is_empty());
+                    added[place].iter_mut().for_each(|label| label.description.clone_from(&description));
                 }
                 (LabelChange::Describe { id, description }, None) => {
                     before.entry(id).or_default().description = Some(description);
@@ -165,7 +166,7 @@ mod tests {
             (id, text).prop_map(|(id, name)| LabelChange::Add { label: Label::new(id, name) }),
             id.prop_map(|id| LabelChange::Remove { id }),
             (id, text).prop_map(|(id, name)| LabelChange::Rename { id, name }),
-            (id, proptest::option::of(text))
+            (id, proptest::option::of("[A-Z ]"))
                 .prop_map(|(id, description)| LabelChange::Describe { id, description }),
         ]
     }

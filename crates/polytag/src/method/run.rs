@@ -19,7 +19,9 @@ use super::parts::part_dir;
 use super::recorded::RecordedModel;
 use super::zest::ZestModel;
 use crate::Error;
-use crate::artifact::{ArtifactError, LabelLog, MANIFEST, Manifest, ModelFolder, ModelWriter, Provenance};
+use crate::artifact::{
+    ArtifactError, LABEL_LOG, LabelLog, MANIFEST, Manifest, ModelFolder, ModelWriter, Provenance,
+};
 use crate::data::{Dataset, LabelChange, LabelSpace, LabelsOnly, SpaceError, Split, Task};
 use crate::encoder::WordVectors;
 use crate::predict::Predictor;
@@ -130,6 +132,8 @@ pub struct LiveModel {
     manifest: Manifest,
     predictor: Box<dyn Predictor>,
     log: LabelLog,
+    /// Whether the predictor may know of changes that the log does not.
+    is_ahead: bool,
 }
 
 impl LiveModel {
@@ -138,11 +142,20 @@ impl LiveModel {
     /// # Errors
     /// If it is no model or a damaged one, or if another program holds it open.
     pub fn open(dir: &Path, device: &Device) -> Result<LiveModel, Error> {
-        let manifest = ModelFolder::open(dir)?.manifest().clone();
+        ModelFolder::open(dir)?;
         let log = LabelLog::lock(dir)?;
+        // Nobody replaces the model any more.
+        let manifest = ModelFolder::open(dir)?.manifest().clone();
         let mut predictor = load_fitted(dir, device)?;
         replay(dir, predictor.as_mut(), log.changes())?;
-        Ok(LiveModel { dir: dir.to_owned(), device: device.clone(), manifest, predictor, log })
+        let (dir, device) = (dir.to_owned(), device.clone());
+        Ok(LiveModel { dir, device, manifest, predictor, log, is_ahead: false })
+    }
+
+    /// Whether its answers are to be believed: not after a change that the disk refused and that could not be taken back,
+    /// until another change succeeds.
+    pub fn is_sound(&self) -> bool {
+        !self.is_ahead
     }
 
     /// Who answers.
@@ -166,18 +179,34 @@ impl LiveModel {
     /// # Errors
     /// If a change is not possible, or the disk refuses it.
     pub fn change(&mut self, changes: &[LabelChange]) -> Result<(), Error> {
-        self.predictor.apply(changes)?;
-        if let Err(error) = self.log.append(changes) {
-            // What the disk did not take must not be answered with.
-            let mut before = load_fitted(&self.dir, &self.device)?;
-            replay(&self.dir, before.as_mut(), self.log.changes())?;
-            self.predictor = before;
+        if self.is_ahead {
+            self.go_back()?;
+        }
+        // Until both know of the changes; also if one panics.
+        self.is_ahead = true;
+        if let Err(error) = self.predictor.apply(changes) {
+            self.is_ahead = false;
             return Err(error.into());
         }
+        if let Err(error) = self.log.append(changes) {
+            // What the disk did not take must not be answered with.
+            self.go_back()?;
+            return Err(error.into());
+        }
+        self.is_ahead = false;
         if self.log.is_long() {
             // Everything is safe in the log; it is written shorter another time.
             self.log.compact().ok();
         }
+        Ok(())
+    }
+
+    /// Makes the predictor again from what is on the disk.
+    fn go_back(&mut self) -> Result<(), Error> {
+        let mut before = load_fitted(&self.dir, &self.device)?;
+        replay(&self.dir, before.as_mut(), self.log.changes())?;
+        self.predictor = before;
+        self.is_ahead = false;
         Ok(())
     }
 }
@@ -238,5 +267,5 @@ fn replay(dir: &Path, predictor: &mut dyn Predictor, changes: &[LabelChange]) ->
 
 /// A logged change that does not fit the labels.
 fn unfit(dir: &Path, place: usize, source: SpaceError) -> ArtifactError {
-    ArtifactError::Replay { path: dir.join("labels.log"), change: place + 1, source }
+    ArtifactError::Replay { path: dir.join(LABEL_LOG), change: place + 1, source }
 }
