@@ -63,6 +63,9 @@ fn a_label_tells_why_it_fits() {
         assert!(told.contains(part), "no {part:?} in\n{told}");
     }
     assert!(browser.count(&format!("{panel} .nearest li")) >= 3);
+    // Where it says so in the text: once in the title, twice in what follows.
+    assert_eq!(browser.count(&format!("{panel} .passage.title mark")), 1);
+    assert_eq!(browser.count(&format!("{panel} .passage.text mark")), 2);
 
     // No training document carries this one.
     browser.click(&format!("{GOPHER} [data-test=why]"));
