@@ -1,8 +1,8 @@
 //! Models behind HTTP: an API, and a page where people tag text and add labels.
 //!
 //! Requests enter through [`api`], which checks who asks ([`keys`]) and how much ([`config`]); texts wait at a model's
-//! [`desk`], which answers them in batches; a [`served`] model changes its labels on the disk before it says so. What
-//! happened is told by [`metrics`] to machines and by the [`journal`] to people.
+//! `desk`, which answers them in batches; a [`served`] model changes its labels on the disk before it says so. What
+//! happened is told by `metrics` to machines and by the [`journal`] to people.
 //!
 //! This crate reads no environment variable and prints nothing: the command line gives it a checked [`Server`] and a
 //! place to write.
