@@ -3,13 +3,13 @@
 //! A line is a document of a task folder with the labels that were accepted, so that the file can be put behind a train
 //! split as it is; labels that were rejected stand beside them. A line is on the disk before it is acknowledged.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use polytag::artifact::FEEDBACK as NAME;
-use polytag::storage::StorageError;
+use polytag::storage::{StorageError, append_durably};
 use serde::Serialize;
 
 use crate::clock;
@@ -92,23 +92,10 @@ impl Feedback {
             serde_json::to_writer(&mut lines, &line).expect("strings always make JSON");
             lines.push(b'\n');
         }
-        let failed = |error| StorageError::io(&self.path, "write")(error);
-        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path);
-        let mut file = opened.map_err(failed)?;
-        if file.metadata().map_err(failed)?.len() < state.length {
+        if !append_durably(&self.path, state.length, &lines)? {
             // Somebody took the lines for the next fit, as they should.
             *state = State::default();
-        }
-        let length = state.length;
-        let written = file
-            .set_len(length)
-            .and_then(|()| file.seek(SeekFrom::Start(length)))
-            .and_then(|_| file.write_all(&lines))
-            .and_then(|()| file.sync_all())
-            .and_then(|()| sync_folder_of(&self.path, length == 0));
-        if let Err(error) = written {
-            let _ = file.set_len(length).and_then(|()| file.sync_all());
-            return Err(failed(error));
+            append_durably(&self.path, 0, &lines)?;
         }
         state.lines += all.len() as u64;
         state.length += lines.len() as u64;
@@ -124,14 +111,6 @@ impl Feedback {
         let mut bytes = std::fs::read(&self.path).map_err(StorageError::io(&self.path, "read"))?;
         bytes.truncate(state.length as usize);
         Ok(bytes)
-    }
-}
-
-/// Makes the name of a new file durable, where folders can be opened.
-fn sync_folder_of(path: &Path, is_new: bool) -> std::io::Result<()> {
-    match path.parent().filter(|_| is_new && cfg!(unix)) {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
     }
 }
 

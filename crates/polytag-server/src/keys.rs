@@ -30,15 +30,14 @@ pub struct KeyConfig {
 impl KeyConfig {
     /// A new key that nobody can guess, and how it is kept.
     pub fn random(name: &str, scope: Scope) -> (String, KeyConfig) {
-        let key: String = rand::random::<[u8; 32]>().iter().map(|byte| format!("{byte:02x}")).collect();
+        let key = to_hex(&rand::random::<[u8; 32]>());
         let kept = KeyConfig::of(&key, name, scope);
         (key, kept)
     }
 
     /// How `key` is kept.
     pub fn of(key: &str, name: &str, scope: Scope) -> KeyConfig {
-        let digest = Sha256::digest(key.as_bytes());
-        let sha256 = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = to_hex(&Sha256::digest(key.as_bytes()));
         KeyConfig { name: name.to_owned(), sha256, scope }
     }
 }
@@ -86,6 +85,10 @@ impl Keys {
         }
         found
     }
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn from_hex(text: &str) -> Option<[u8; 32]> {

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::feedback::keep;
-use super::receive::{self, Json, Path};
+use super::receive::{self, Json, Path, Query};
 use super::tag::{check_k, check_size, check_threshold, too_many};
 use super::{ApiError, App};
 use crate::desk::Question;
@@ -167,11 +167,10 @@ pub(super) struct BatchResult {
 pub(super) async fn suggest_batch(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
-    query: Result<Query<BatchQuery>, axum::extract::rejection::QueryRejection>,
+    Query(query): Query<BatchQuery>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Vec<BatchResult>>, ApiError> {
-    let Query(query) = query.map_err(|error| ApiError::Malformed { problem: error.body_text() })?;
     app.model(&name)?;
     let BatchBody { documents } = receive::json(&app, &headers, body).await?;
     let (ids, documents): (Vec<Option<String>>, Vec<Document>) = documents

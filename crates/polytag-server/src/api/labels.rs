@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use polytag::data::{Label, LabelChange, LabelSpace};
 use polytag::ids::LabelId;
@@ -14,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::gates::Asker;
-use super::receive::{self, Json, Path};
+use super::receive::{self, Json, Path, Query};
 use super::tag::too_many;
 use super::{ApiError, App};
 use crate::journal::Event;
@@ -89,9 +88,8 @@ pub(super) struct Found {
 pub(super) async fn search(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
-    query: Result<Query<SearchQuery>, QueryRejection>,
+    Query(query): Query<SearchQuery>,
 ) -> Result<Json<Found>, ApiError> {
-    let Query(query) = query.map_err(|error| ApiError::Malformed { problem: error.body_text() })?;
     let limit = query.limit.unwrap_or(LIMIT);
     too_many("limit", limit, app.server.limits.labels)?;
     let view = app.model(&name)?.view();

@@ -64,6 +64,19 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     }
 }
 
+/// The query of an address, told of in the same way.
+pub(super) struct Query<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Query<T>, ApiError> {
+        let read = axum::extract::Query::try_from_uri(&parts.uri);
+        let read = read.map_err(|error| ApiError::Malformed { problem: error.body_text() })?;
+        Ok(Query(read.0))
+    }
+}
+
 /// An answer of JSON.
 pub(super) struct Json<T>(pub(super) T);
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse as _, Response};
 use polytag::predict::{Mark, Reason};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::labels::LabelBody;
-use super::receive::{self, Json, Path};
+use super::receive::{self, Json, Path, Query};
 use super::stream::{self, NDJSON};
 use super::{ApiError, App};
 use crate::desk::{self, DeskError, Question};
@@ -103,11 +103,10 @@ pub(super) struct TaggedText {
 pub(super) async fn tag(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
-    query: Result<Query<TagQuery>, axum::extract::rejection::QueryRejection>,
+    Query(query): Query<TagQuery>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let Query(query) = query.map_err(|error| ApiError::Malformed { problem: error.body_text() })?;
     let served = app.model(&name)?;
     if receive::media_type(&headers) == NDJSON {
         check_k(&app, query.k.unwrap_or(K))?;

@@ -9,13 +9,12 @@
 //! shows, and so does a log without its snapshot.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::error::ArtifactError;
 use super::manifest::MANIFEST;
 use crate::data::LabelChange;
-use crate::storage::{StagedFile, StorageError, sync_folder};
+use crate::storage::{StagedFile, StorageError, append_durably};
 use serde::{Deserialize, Serialize};
 
 /// The log's file name.
@@ -141,29 +140,11 @@ impl LabelLog {
 
     fn write(&self, line: &str) -> Result<(), ArtifactError> {
         let length = self.state.length;
-        let failed = |error| StorageError::io(&self.path, "write")(error);
-        let is_new = !self.path.exists();
-        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path);
-        let mut file = opened.map_err(failed)?;
-        if file.metadata().map_err(failed)?.len() < length {
+        if !append_durably(&self.path, length, line.as_bytes())? {
             let problem = format!("another program cut it short: {length} bytes were written to it");
             return Err(ArtifactError::Damaged { path: self.path.clone(), problem });
         }
-        let written = file
-            .set_len(length)
-            .and_then(|()| file.seek(SeekFrom::Start(length)))
-            .and_then(|_| file.write_all(line.as_bytes()))
-            .and_then(|()| file.sync_all())
-            .map_err(failed)
-            .and_then(|()| match self.path.parent().filter(|_| is_new) {
-                Some(dir) => sync_folder(dir),
-                None => Ok(()),
-            });
-        if written.is_err() {
-            // What was not acknowledged must not come back to life.
-            let _ = file.set_len(length).and_then(|()| file.sync_all());
-        }
-        Ok(written?)
+        Ok(())
     }
 
     /// An error if the model was replaced by another since the log was opened.

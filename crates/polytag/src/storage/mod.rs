@@ -10,10 +10,12 @@ mod open; // files, compressed or not
 mod lines; // their lines, one at a time
 mod metered; // how far a foreign parser has come
 mod staged; // whole or not at all
+mod append; // lines behind those of a file, on the disk before anybody is told
 mod positioned; // at places in a file
 mod mapped; // a file as memory
 mod checksum; // the same bytes as before
 
+pub use append::append_durably;
 pub(crate) use checksum::{hex, sha256_hex};
 pub use error::StorageError;
 pub use lines::{DEFAULT_MAX_LINE, Line, Lines};
@@ -23,5 +25,4 @@ pub use open::{
     Compression, Sink, compressed_variants, create, decode_error, open, read_bounded, require_folder,
 };
 pub(crate) use positioned::{read_exact_at, write_all_at};
-pub(crate) use staged::sync_folder;
 pub use staged::{Existing, StagedFile, StagedFolder};
