@@ -144,6 +144,9 @@ struct HostMemory;
 impl Source for HostMemory {
     type Block = Aligned;
 
+    const ROOM: usize = 1;
+    const REPLACES: bool = true;
+
     fn take(&mut self, size: usize) -> Result<Option<Aligned>, Error> {
         Ok(Aligned::try_zeros(size))
     }

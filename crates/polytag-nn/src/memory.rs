@@ -2,7 +2,8 @@
 //!
 //! A training step asks for the same sizes over and over. Asking the system each time costs a call
 //! and, on the CPU, a page fault for every four kilobytes. So what is given back is kept, by size,
-//! and given out again. Both devices keep their memory this way; only where it comes from differs.
+//! and given out again. Both devices keep their memory this way; where it comes from differs, and how
+//! much [too large](Source::ROOM) a piece may be.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +13,15 @@ use crate::error::{Bytes, Error};
 pub(crate) trait Source {
     /// A piece of memory.
     type Block;
+
+    /// How much too large a piece may be for whoever asks: it takes one of up to `size + size / ROOM`. A
+    /// piece much too large would be missed by its next user; where none is, new ones pile up for each
+    /// size that ever came.
+    const ROOM: usize;
+
+    /// Whether a piece that is outgrown goes back for the larger one that is had instead of it. Where
+    /// giving back is dear it stays.
+    const REPLACES: bool;
 
     /// A piece of `size` units, or `None` when there is no more.
     fn take(&mut self, size: usize) -> Result<Option<Self::Block>, Error>;
@@ -52,20 +62,17 @@ impl<S: Source> Cache<S> {
 
     /// A piece of at least `size` units, and its true size.
     ///
-    /// A free piece is taken when it is at most an eighth too large: sizes change a little from batch
-    /// to batch, and a piece much too large would be missed by its next user.
+    /// A free piece is taken when it is only a little too large: sizes change from batch to batch.
     pub(crate) fn take(&mut self, size: usize) -> Result<(S::Block, usize), Error> {
         let size = rounded(size);
-        let fitting = self.free.range(size..=size + size / 8).next().map(|(&size, _)| size);
+        let fitting = self.free.range(size..=size + size / S::ROOM).next().map(|(&size, _)| size);
         if let Some(fitting) = fitting {
-            let pieces = self.free.get_mut(&fitting).expect("the size was just seen");
-            let block = pieces.pop().expect("a size without pieces is removed");
-            if pieces.is_empty() {
-                self.free.remove(&fitting);
-            }
-            self.kept -= fitting;
+            let block = self.pop(fitting);
             self.count(fitting);
             return Ok((block, fitting));
+        }
+        if S::REPLACES {
+            self.outgrow(size);
         }
         if self.limit.is_some_and(|limit| self.used + self.kept + size > limit) {
             self.trim();
@@ -86,6 +93,26 @@ impl<S: Source> Cache<S> {
         self.used -= size;
         self.kept += size;
         self.free.entry(size).or_default().push(block);
+    }
+
+    /// A free piece of just this size.
+    fn pop(&mut self, size: usize) -> S::Block {
+        let pieces = self.free.get_mut(&size).expect("the size was just seen");
+        let block = pieces.pop().expect("a size without pieces is removed");
+        if pieces.is_empty() {
+            self.free.remove(&size);
+        }
+        self.kept -= size;
+        block
+    }
+
+    /// Gives up the free piece that would have served had it been a little larger, if there is one.
+    fn outgrow(&mut self, size: usize) {
+        let outgrown = self.free.range(size / 2..size).next_back().map(|(&size, _)| size);
+        if let Some(outgrown) = outgrown {
+            let block = self.pop(outgrown);
+            self.source.release(block);
+        }
     }
 
     /// Gives all free pieces back to the source.
@@ -154,6 +181,9 @@ mod tests {
     impl Source for Counted {
         type Block = usize;
 
+        const ROOM: usize = 1;
+        const REPLACES: bool = true;
+
         fn take(&mut self, size: usize) -> Result<Option<usize>, Error> {
             let fits = size <= self.left;
             self.left -= if fits { size } else { 0 };
@@ -204,6 +234,21 @@ mod tests {
         assert_eq!(cache.source.released, 1);
         let error = cache.take(4000).unwrap_err().to_string();
         assert!(error.contains("abacus is out of memory") && error.contains("15.8 KiB"), "{error}");
+    }
+
+    #[test]
+    fn sizes_that_wander_do_not_pile_up() {
+        let mut cache = cache();
+        // Each a size that never came before, two at a time, growing and shrinking within an octave.
+        for step in (0..1000).chain((0..1000).rev()) {
+            let pieces = [1024 + step, 1020 + step].map(|size| cache.take(size).unwrap());
+            for (block, size) in pieces {
+                cache.give_back(block, size);
+            }
+            let held = 10_240 - cache.source.left;
+            assert!(held <= 2 * 2048, "{held} at {step}");
+        }
+        assert_eq!(10_240 - cache.source.left, cache.kept);
     }
 
     #[test]

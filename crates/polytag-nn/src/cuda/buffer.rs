@@ -24,6 +24,10 @@ impl DeviceMemory {
 impl Source for DeviceMemory {
     type Block = sys::CUdeviceptr;
 
+    const ROOM: usize = 8;
+    // To give memory back waits for the device.
+    const REPLACES: bool = false;
+
     fn take(&mut self, size: usize) -> Result<Option<sys::CUdeviceptr>, Error> {
         self.context.bind_to_thread().map_err(Error::cuda("binding the device to a thread"))?;
         // SAFETY: the context is bound to this thread.
