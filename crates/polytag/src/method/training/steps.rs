@@ -75,6 +75,23 @@ impl Steps {
             .or_else(|| number("dropout", self.dropout.unwrap_or(0.0).into(), 0.9))
     }
 
+    /// The same course on so many devices, each of which works on its share of every part.
+    ///
+    /// # Errors
+    /// What cannot be shared evenly.
+    pub(in crate::method) fn shared_by(&self, devices: usize) -> Result<Steps, String> {
+        let shared = Steps { accumulation: self.accumulation * devices, ..self.clone() };
+        if self.batch.is_multiple_of(shared.accumulation) {
+            return Ok(shared);
+        }
+        let parts = match self.accumulation {
+            1 => String::new(),
+            parts => format!(" in {parts} parts each"),
+        };
+        let batch = self.batch;
+        Err(format!("batch = {batch} cannot be shared evenly by {devices} devices{parts}; say another --set batch"))
+    }
+
     /// Steps in an epoch of so many documents.
     pub(in crate::method) fn epoch(&self, documents: usize) -> u64 {
         (documents as u64).div_ceil(self.batch as u64)
