@@ -123,7 +123,9 @@ impl EngineArguments {
     /// The devices for a training: the first one, and all of them where several were named. Those that were named together
     /// are opened in any case.
     pub(crate) fn open_all(&self, used: bool, session: &Session) -> anyhow::Result<(Device, Option<World>)> {
-        let Named::Together(choices) = &self.device.device else { return Ok((self.open(used, session)?, None)) };
+        let Named::Together(choices) = &self.device.device else {
+            return Ok((self.open(used, session)?, None));
+        };
         let root = self.cache.root();
         let open = |&choice: &Choice| DeviceArgument::open_one(choice, root.as_deref(), session);
         let world = World::new(choices.iter().map(open).collect::<anyhow::Result<_>>()?)?;
@@ -155,11 +157,7 @@ impl DeviceArgument {
         }
     }
 
-    fn open_one(
-        choice: Choice,
-        cache_root: Option<&Path>,
-        session: &Session,
-    ) -> anyhow::Result<Device> {
+    fn open_one(choice: Choice, cache_root: Option<&Path>, session: &Session) -> anyhow::Result<Device> {
         let options = |ordinal| CudaOptions {
             ordinal,
             kernel_cache: cache_root.map(|root| root.join("kernels")),

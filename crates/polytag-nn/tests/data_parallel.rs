@@ -266,7 +266,10 @@ fn rates_of_a_gpu() {
         (0..rounds).for_each(|_| drop(vectors(&batch)));
         gpu.synchronize().unwrap();
         let rate = f64::from(rounds * texts) / started.elapsed().as_secs_f64();
-        println!("encoding, {tokens} tokens a text: {rate:.0} texts a second, {:.1} million tokens", rate * f64::from(tokens) / 1e6);
+        println!(
+            "encoding, {tokens} tokens a text: {rate:.0} texts a second, {:.1} million tokens",
+            rate * f64::from(tokens) / 1e6
+        );
     }
     drop(parameters);
     for count in [4272, 100_000, 1_000_000] {

@@ -176,7 +176,15 @@ impl Trainer {
         let schedule = config.schedule.over(config.steps)?;
         let optimizer = AdamW::new(parameters, groups)?;
         let state = State { fingerprint, ..State::default() };
-        Ok(Trainer { config, schedule, optimizer, state, best: Vec::new(), pending: Vec::new(), member: None })
+        Ok(Trainer {
+            config,
+            schedule,
+            optimizer,
+            state,
+            best: Vec::new(),
+            pending: Vec::new(),
+            member: None,
+        })
     }
 
     /// How many steps are done.

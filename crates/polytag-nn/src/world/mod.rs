@@ -102,7 +102,9 @@ impl World {
                 ends.push(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             }
             match meeting.broken_by() {
-                Some(rank) if rank > 0 => Err(ends.swap_remove(rank - 1).err().unwrap_or(Error::Elsewhere).into()),
+                Some(rank) if rank > 0 => {
+                    Err(ends.swap_remove(rank - 1).err().unwrap_or(Error::Elsewhere).into())
+                }
                 _ => done,
             }
         })

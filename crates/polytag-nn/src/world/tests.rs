@@ -83,7 +83,8 @@ fn what_the_first_one_makes_is_for_all() {
         .run(
             |member| member.of_first(|| Ok(7)).map(|made| *made),
             |member| {
-                let made = member.of_first(|| -> Result<i32, Error> { unreachable!("only the first one") })?;
+                let made =
+                    member.of_first(|| -> Result<i32, Error> { unreachable!("only the first one") })?;
                 assert_eq!(*made, 7);
                 Ok(())
             },

@@ -108,7 +108,12 @@ impl Fit<'_> {
     }
 
     /// Fits on so many CPUs that train together.
-    pub(crate) fn together(&self, size: usize, config: MethodConfig, heard: &Heard) -> Result<(), polytag::Error> {
+    pub(crate) fn together(
+        &self,
+        size: usize,
+        config: MethodConfig,
+        heard: &Heard,
+    ) -> Result<(), polytag::Error> {
         let world = World::new((0..size).map(|_| Device::cpu()).collect()).unwrap();
         self.on((&world.devices()[0], Some(&world)), config, heard)
     }

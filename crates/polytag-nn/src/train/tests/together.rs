@@ -18,14 +18,7 @@ struct Run<'a> {
 
 impl Default for Run<'_> {
     fn default() -> Self {
-        Run {
-            config: config(),
-            rate: 0.2,
-            folder: None,
-            stop_after: None,
-            broken: None,
-            evaluations: &[],
-        }
+        Run { config: config(), rate: 0.2, folder: None, stop_after: None, broken: None, evaluations: &[] }
     }
 }
 
@@ -42,7 +35,8 @@ impl Run<'_> {
         let (mut parameters, mut objective) = model_on(device);
         objective.parts = self.config.accumulation;
         objective.rate = self.rate;
-        objective.broken_from = self.broken.filter(|broken| broken.0 == rank).map_or(u64::MAX, |(_, from)| from);
+        objective.broken_from =
+            self.broken.filter(|broken| broken.0 == rank).map_or(u64::MAX, |(_, from)| from);
         let trainer = Trainer::new(self.config.clone(), groups(), &mut parameters, "test").unwrap();
         (parameters, objective, trainer)
     }
@@ -69,11 +63,8 @@ impl Run<'_> {
     fn follow(&self, member: &Member) -> Result<(), Error> {
         let (mut parameters, mut objective, trainer) = self.model(member.device(), member.rank());
         let mut trainer = trainer.join(member)?;
-        let mut watch = Watch {
-            stop: &|| unreachable!("only the first is asked"),
-            note: &mut |_| {},
-            folder: None,
-        };
+        let mut watch =
+            Watch { stop: &|| unreachable!("only the first is asked"), note: &mut |_| {}, folder: None };
         trainer.run(&mut parameters, &mut objective, &mut watch).map(drop)
     }
 
@@ -122,7 +113,8 @@ fn a_gpu_that_is_a_world_of_one_trains_as_it_does_alone() {
         }
     };
     let run = Run::default();
-    let together = world.run(|first| run.lead(first.device(), Some(first)), |other| run.follow(other)).unwrap();
+    let together =
+        world.run(|first| run.lead(first.device(), Some(first)), |other| run.follow(other)).unwrap();
     assert_eq!(together, run.lead(&gpu, None).unwrap());
 }
 
@@ -188,7 +180,8 @@ fn parts_that_cannot_be_shared_and_other_trainings_are_refused() {
     let error = Run { config: in_parts(2), ..Run::default() }.on(3).unwrap_err().to_string();
     assert!(error.contains("2 parts") && error.contains("3 devices"), "{error}");
     let world = World::new(vec![Device::cpu(), Device::cpu()]).unwrap();
-    let (run, other) = (Run::default(), Run { config: TrainConfig { seed: 1, ..config() }, ..Run::default() });
+    let (run, other) =
+        (Run::default(), Run { config: TrainConfig { seed: 1, ..config() }, ..Run::default() });
     let error = world.run(|first| run.lead(first.device(), Some(first)), |member| other.follow(member));
     let error = error.unwrap_err().to_string();
     assert!(error.contains("not the same training"), "{error}");

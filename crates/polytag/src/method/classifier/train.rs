@@ -19,9 +19,7 @@ use super::objective::{Guides, Lessons};
 use crate::data::{Dataset, LabelSpace};
 use crate::method::TrainContext;
 use crate::method::error::MethodError;
-use crate::method::training::{
-    Documents, LabelRows, Reading, Texts, Told, Training, add_documents, record,
-};
+use crate::method::training::{Documents, LabelRows, Reading, Texts, Told, Training, add_documents, record};
 use crate::progress::Event;
 
 /// Trains a classifier.

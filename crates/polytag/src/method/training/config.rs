@@ -129,7 +129,11 @@ impl TrainingConfig {
     ///
     /// # Errors
     /// What cannot be shared evenly.
-    pub(super) fn shared_by(&self, method: &'static str, devices: usize) -> Result<TrainingConfig, MethodError> {
+    pub(super) fn shared_by(
+        &self,
+        method: &'static str,
+        devices: usize,
+    ) -> Result<TrainingConfig, MethodError> {
         let shared = self.steps.shared_by(devices).map(|steps| TrainingConfig { steps, ..self.clone() });
         let shared = shared.map_err(|problem| MethodError::Config { method, problem })?;
         shared.check(method)?;

@@ -16,7 +16,8 @@ pub struct Steps {
     pub max_steps: Option<u64>,
     /// How many documents a step sees.
     pub batch: usize,
-    /// In how many parts a batch is worked on, one after the other: less memory, the same step.
+    /// In how many parts a batch, or where several devices train together the share of each, is worked on, one after the
+    /// other: less memory, the same step.
     pub accumulation: usize,
     /// The learning rate of encoders; null chooses by their width: 3e-4 for 384 numbers a token, 1e-4 for 768.
     pub learning_rate: Option<f64>,
@@ -89,7 +90,9 @@ impl Steps {
             parts => format!(" in {parts} parts each"),
         };
         let batch = self.batch;
-        Err(format!("batch = {batch} cannot be shared evenly by {devices} devices{parts}; say another --set batch"))
+        Err(format!(
+            "batch = {batch} cannot be shared evenly by {devices} devices{parts}; say another --set batch"
+        ))
     }
 
     /// Steps in an epoch of so many documents.

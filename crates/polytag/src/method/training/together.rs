@@ -48,8 +48,7 @@ impl Training {
                     let (mut parameters, trainer) = self.begin(context.device)?;
                     let mut trainer = trainer.join(first)?;
                     let mut objective = objective(context.device)?;
-                    let points =
-                        watched(&mut trainer, (&mut parameters, objective.as_mut()), told, context)?;
+                    let points = watched(&mut trainer, (&mut parameters, objective.as_mut()), told, context)?;
                     Ok((parameters, points))
                 },
                 |other| {
