@@ -146,3 +146,19 @@ impl Drop for Communicator {
         unsafe { end(self.handle) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nccl_tells_its_version_or_what_is_missing_and_the_remedy() {
+        match version() {
+            Ok(version) => assert!((20_000..30_000).contains(&version), "{version}"),
+            Err(error) => {
+                let error = error.to_string();
+                assert!(error.contains("libnccl.so.2") && error.contains("name one GPU"), "{error}");
+            }
+        }
+    }
+}
