@@ -99,7 +99,7 @@ pub(super) fn train(
     };
     let told = Told::begin(context.progress, "training", &MEASURES, &loop_config).of_chunks(&network.memory);
     let training = Training { config: loop_config, groups, builder, about };
-    let (parameters, points) = training.to_the_end(&lessons, told, context)?;
+    let (parameters, points) = training.finish(&lessons, told, context)?;
     let note = "Over all labels that dev documents carry.";
     let record = record(method, &points, space, (&MEASURES, note), None);
     Ok(ClassifierModel::trained(

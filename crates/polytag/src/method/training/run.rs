@@ -148,7 +148,7 @@ pub(in crate::method) fn train(
     }
     let groups = config.groups(encoder.config().hidden);
     let training = Training { config: loop_config, groups, builder, about };
-    let (parameters, points) = training.to_the_end(&pairs, told, context)?;
+    let (parameters, points) = training.finish(&pairs, told, context)?;
     side.finish(base, encoder, &parameters, (space, &rows)).map(|side| Trained {
         encoder: side.documents,
         labels: side.maker,

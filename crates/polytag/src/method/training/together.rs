@@ -28,7 +28,7 @@ pub(in crate::method) struct Training {
 
 impl Training {
     /// Trains to the end, and tells of it; the weights, on the context's device, and the course.
-    pub(in crate::method) fn to_the_end(
+    pub(in crate::method) fn finish(
         self,
         objective: MakeObjective<'_, '_>,
         told: Told<'_>,
