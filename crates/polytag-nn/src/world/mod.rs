@@ -3,7 +3,7 @@
 //! A [`World`] is a list of devices, and a [`Member`] is one of them at work, in a thread of its own. Each has all weights and
 //! works on its own parts of a step; gradients are added up over all of them, and each takes the same step of the
 //! optimizer. What is decided on the host (whether to stop, what was measured) is decided by the first and told to the
-//! others in a [meeting](meeting::Meeting); numbers on GPUs are added up by NCCL, those of CPUs in memory, in the order
+//! others in a meeting; numbers on GPUs are added up by NCCL, those of CPUs in memory, in the order
 //! of the ranks.
 //!
 //! Nobody asks a GPU for a sum before all have come to the meeting: a device that failed never leaves another one waiting.
