@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use polytag::method;
 use polytag_nn::cuda::CudaOptions;
 use polytag_nn::device::{Device, Precision};
+use polytag_nn::world::World;
 
 use crate::cache::CacheArguments;
 use crate::failure::{say, user_error};
@@ -15,9 +16,34 @@ use crate::settings::Session;
 /// The option of every command that runs an encoder.
 #[derive(Debug, Args)]
 pub(crate) struct DeviceArgument {
-    /// Where to work: auto (a GPU if there is one), cpu, cuda or cuda:N
+    /// Where to work: auto (a GPU if there is one), cpu, cuda or cuda:N; `fit` also trains on several together
+    /// (cuda:0,cuda:1)
     #[arg(long, default_value = "auto", value_name = "DEVICE", global = true)]
-    device: Choice,
+    device: Named,
+}
+
+/// What was named: a device, or a list of those that train together. A list of one ends with a comma (`cuda:0,`): it goes
+/// the way of several, alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Named {
+    One(Choice),
+    Together(Vec<Choice>),
+}
+
+impl FromStr for Named {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Named, String> {
+        if !text.contains(',') {
+            return text.parse().map(Named::One);
+        }
+        let names = text.strip_suffix(',').unwrap_or(text);
+        let device = |name: &str| match name.parse()? {
+            Choice::Auto => Err("a list names devices, such as cuda:0,cuda:1".to_owned()),
+            choice => Ok(choice),
+        };
+        names.split(',').map(device).collect::<Result<_, String>>().map(Named::Together)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +120,18 @@ impl EngineArguments {
         }
     }
 
+    /// The devices for a training: the first one, and all of them where several were named. Those that were named together
+    /// are opened in any case.
+    pub(crate) fn open_all(&self, used: bool, session: &Session) -> anyhow::Result<(Device, Option<World>)> {
+        let Named::Together(choices) = &self.device.device else {
+            return Ok((self.open(used, session)?, None));
+        };
+        let root = self.cache.root();
+        let open = |&choice: &Choice| DeviceArgument::open_one(choice, root.as_deref(), session);
+        let world = World::new(choices.iter().map(open).collect::<anyhow::Result<_>>()?)?;
+        Ok((world.devices()[0].clone(), Some(world)))
+    }
+
     /// The device, if a network is `used`.
     pub(crate) fn open(&self, used: bool, session: &Session) -> anyhow::Result<Device> {
         if used { self.device.open(self.cache.root().as_deref(), session) } else { Ok(Device::cpu()) }
@@ -105,12 +143,27 @@ impl DeviceArgument {
     /// came to is told, unless the session is quiet; a GPU that was asked for and cannot be used is an
     /// error that says why.
     pub(crate) fn open(&self, cache_root: Option<&Path>, session: &Session) -> anyhow::Result<Device> {
+        DeviceArgument::open_one(self.one()?, cache_root, session)
+    }
+
+    /// The device that was named.
+    fn one(&self) -> anyhow::Result<Choice> {
+        match &self.device {
+            Named::One(choice) => Ok(*choice),
+            Named::Together(_) => {
+                let why = "--device names a list, and only `fit` works on several devices; name one";
+                Err(user_error(why.to_owned()))
+            }
+        }
+    }
+
+    fn open_one(choice: Choice, cache_root: Option<&Path>, session: &Session) -> anyhow::Result<Device> {
         let options = |ordinal| CudaOptions {
             ordinal,
             kernel_cache: cache_root.map(|root| root.join("kernels")),
             ..CudaOptions::default()
         };
-        match self.device {
+        match choice {
             Choice::Cpu => Ok(Device::cpu()),
             Choice::Cuda(ordinal) => Ok(Device::cuda(&options(ordinal))?),
             Choice::Auto => {
@@ -137,7 +190,7 @@ impl DeviceArgument {
             return self.open(cache_root, session);
         }
         let device = Device::cpu_in(Precision::EightBit);
-        match self.device {
+        match self.one()? {
             Choice::Cuda(_) => {
                 let remedy = "say --device cpu, or leave out --precision";
                 return Err(user_error(format!("--precision int8 is for the CPU only; {remedy}")));
@@ -150,9 +203,9 @@ impl DeviceArgument {
 
     /// What PyTorch calls the device that was opened.
     pub(crate) fn torch_name(&self, opened: &Device) -> String {
-        match (opened, self.device) {
+        match (opened, &self.device) {
             (Device::Cpu(_), _) => "cpu".to_owned(),
-            (Device::Cuda(_), Choice::Cuda(ordinal)) => format!("cuda:{ordinal}"),
+            (Device::Cuda(_), Named::One(Choice::Cuda(ordinal))) => format!("cuda:{ordinal}"),
             (Device::Cuda(_), _) => "cuda:0".to_owned(),
         }
     }
@@ -173,7 +226,21 @@ mod tests {
             ("cuda:-1", None),
             ("gpu", None),
         ] {
-            assert_eq!(text.parse::<Choice>().ok(), choice, "{text}");
+            assert_eq!(text.parse::<Named>().ok(), choice.map(Named::One), "{text}");
+        }
+    }
+
+    #[test]
+    fn several_devices_are_a_list_and_so_is_one_with_a_comma() {
+        let list = |text: &str| match text.parse::<Named>() {
+            Ok(Named::Together(choices)) => Some(choices),
+            _ => None,
+        };
+        assert_eq!(list("cuda:0,cuda:2"), Some(vec![Choice::Cuda(0), Choice::Cuda(2)]));
+        assert_eq!(list("cuda:1,"), Some(vec![Choice::Cuda(1)]));
+        assert_eq!(list("cpu,cpu,"), Some(vec![Choice::Cpu, Choice::Cpu]));
+        for text in [",", "cuda:0,,cuda:1", "auto,cuda:0", "cuda:0, cuda:1", "cuda:0,gpu"] {
+            assert!(text.parse::<Named>().is_err(), "{text}");
         }
     }
 }

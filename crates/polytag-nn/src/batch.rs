@@ -134,6 +134,17 @@ impl Batch {
         Ok(Batch { packed: Arc::new(packed) })
     }
 
+    /// The same batch for another device.
+    pub fn on(&self, device: &Device) -> Result<Batch, Error> {
+        let Packed { ids, positions, offsets, .. } = &*self.packed;
+        let (ids, positions, offsets) = (ids.clone(), positions.clone(), offsets.clone());
+        let mut packed = Packed { ids, positions, offsets, on_gpu: None };
+        if let Device::Cuda(cuda) = device {
+            packed.on_gpu = Some(packed.upload(cuda)?);
+        }
+        Ok(Batch { packed: Arc::new(packed) })
+    }
+
     /// How many sequences.
     pub fn len(&self) -> usize {
         self.offsets().len() - 1

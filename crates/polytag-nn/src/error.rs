@@ -72,6 +72,18 @@ pub enum Error {
     /// What was asked for cannot be done with this encoder or these settings.
     #[error("{0}")]
     Unfit(String),
+    /// GPUs are to train together, and what adds up over them is not here.
+    #[error(
+        "NCCL, which GPUs that train together need, was not found ({problem}); install it (libnccl2 of the distribution or of \
+         NVIDIA, or nvidia-nccl-cu13 of pip) and put the folder of libnccl.so.2 on the library path, or name one GPU"
+    )]
+    NoNccl {
+        /// What the system said.
+        problem: String,
+    },
+    /// Another device of those that train together failed.
+    #[error("another device of the training failed")]
+    Elsewhere,
     /// The work was told to stop.
     #[error("stopped")]
     Stopped,

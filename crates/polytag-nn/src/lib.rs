@@ -22,6 +22,7 @@ pub mod parameters; // weights and their gradients
 pub mod tape; // what was done, so that it can be gone back over
 pub mod op; // the ops: forward, backward, both devices
 pub mod loss; // how far off: single numbers to go back from
+pub mod world; // devices that train together
 pub mod optimizer; // AdamW, one pass over all weights
 pub mod schedule; // how the learning rate goes up and down
 pub mod train; // the loop that every training shares

@@ -68,7 +68,7 @@ impl ParameterInfo {
 }
 
 /// Weights being gathered, on the host.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct ParametersBuilder {
     infos: Vec<ParameterInfo>,
     values: Vec<f32>,

@@ -97,6 +97,14 @@ impl Tensor {
         }
     }
 
+    /// The same matrix on another device, or this one if it is there already. Goes by the host.
+    pub fn on(&self, device: &Device) -> Result<Tensor, Error> {
+        if self.device() == *device {
+            return Ok(self.clone());
+        }
+        Tensor::new(device, (self.rows, self.columns), &self.to_vec()?, self.element())
+    }
+
     /// How many rows.
     pub fn rows(&self) -> usize {
         self.rows

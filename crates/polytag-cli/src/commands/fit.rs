@@ -83,10 +83,10 @@ impl Fit {
         // Settings that the method does not have are an error before anything is read.
         let given = if self.method == "auto" { None } else { Some(named(&self.method, &settings)?) };
         let task = session.task(&self.task)?;
-        let (config, device) = match given {
+        let (config, (device, world)) = match given {
             Some(config) => {
-                let device = self.engine.open(config.uses_network(&encoders), session)?;
-                (config, device)
+                let devices = self.engine.open_all(config.uses_network(&encoders), session)?;
+                (config, devices)
             }
             None => {
                 let named_encoder = settings.get("encoder").and_then(Value::as_str);
@@ -94,8 +94,8 @@ impl Fit {
                     Some(name) => encoders.locate(name).map(|_| true).map_err(polytag::Error::from)?,
                     None => encoders.locate("minilm").is_ok(),
                 };
-                let device = self.engine.open(encoder, session)?;
-                let means = Means { encoder, gpu: matches!(device, Device::Cuda(_)) };
+                let devices = self.engine.open_all(encoder, session)?;
+                let means = Means { encoder, gpu: matches!(devices.0, Device::Cuda(_)) };
                 let choice = Choice::of(&task, means, &session.stop).map_err(polytag::Error::from)?;
                 if !session.quiet {
                     say(&format!("method: {}, {}", choice.method, choice.why));
@@ -104,12 +104,13 @@ impl Fit {
                     // Named for a method that is not to be.
                     settings.as_object_mut().map(|settings| settings.remove("encoder"));
                 }
-                (named(choice.method, &settings)?, device)
+                (named(choice.method, &settings)?, devices)
             }
         };
         let training = config.trains().then(|| Training::at(&self.out)).transpose()?;
         let context = TrainContext {
             seed: self.seed,
+            world: world.as_ref(),
             folder: training.as_ref().map(|training| training.folder.as_path()),
             memory_limit: self.memory,
             ..TrainContext::new((&device, &encoders), (&session.stop, session.progress.as_ref()))

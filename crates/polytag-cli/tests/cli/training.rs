@@ -125,6 +125,30 @@ fn settings_and_tasks_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn several_devices_train_one_model() {
+    let lab = Lab::with_task();
+    let on = |devices: &str, out: &str, more: &str| {
+        fit("of-de", out, more).replace("--device cpu", &format!("--device {devices}"))
+    };
+    let batch = "--set batch=4 --set auxiliary_batch=4";
+    lab.run(&on("cpu", "one", batch)).done();
+    lab.run(&on("cpu,", "world-of-one", batch)).done();
+    assert_eq!(lab.read("one/manifest.json"), lab.read("world-of-one/manifest.json"), "to the last bit");
+    lab.run(&on("cpu,cpu", "two", batch)).done();
+    let points = |model: &str| lab.json_lines(&format!("{model}/curve.jsonl")).len();
+    assert_eq!(points("two"), points("one"));
+    let error = lab.refuses(&on("cpu,cpu", "m", ""));
+    assert!(error.contains("batch = 3") && error.contains("2 devices"), "{error}");
+    let error = lab.refuses("fit task --method lexical --device cpu,cpu --out m");
+    assert!(error.contains("works on one device"), "{error}");
+    let error = lab.refuses("predict one --device cpu,cpu");
+    assert!(error.contains("only `fit` works on several"), "{error}");
+    let error = lab.refuses("fit task --method of-de --device auto,cpu --out m");
+    assert!(error.contains("cuda:0,cuda:1"), "{error}");
+    assert!(!lab.path("m").exists() && !lab.path("m.training").exists());
+}
+
+#[test]
 fn texts_alone_are_enough_to_train_on() {
     let lab = Lab::with_task();
     lab.write(

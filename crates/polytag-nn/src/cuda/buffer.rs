@@ -122,6 +122,11 @@ impl Buffer {
             .map_err(Error::cuda("copying on the device"))
     }
 
+    /// Makes sure that it has as many bytes.
+    pub(crate) fn holds(&self, bytes: usize) {
+        assert!(bytes <= self.taken, "a range stays inside the buffer");
+    }
+
     /// Where it lies on the device.
     pub(crate) fn pointer(&self) -> u64 {
         self.pointer

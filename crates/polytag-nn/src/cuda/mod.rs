@@ -10,6 +10,7 @@
 mod buffer; // memory on the device
 mod compiler; // from kernel text to machine code, and the cache of that on disk
 mod launch; // kernels with their arguments
+pub(crate) mod nccl; // sums over several devices
 mod product; // matrix products by cuBLASLt
 mod staging; // copies to the device that the host does not wait for
 mod version; // whether driver and compiler are new enough
@@ -137,6 +138,11 @@ impl Cuda {
     /// The device's name.
     pub fn name(&self) -> &str {
         &self.inner.name
+    }
+
+    /// Which device of the machine it is, from zero.
+    pub(crate) fn ordinal(&self) -> usize {
+        self.inner.context.ordinal()
     }
 
     /// How many multiprocessors the device has.

@@ -32,6 +32,7 @@ pub(super) struct State {
 }
 
 /// Everything that goes into the file. All of one length but `best`, which may be empty.
+#[derive(Clone)]
 pub(super) struct Contents {
     pub(super) state: State,
     pub(super) masters: Vec<f32>,

@@ -4,12 +4,17 @@
 //! [`Trainer`] does the rest: accumulation, clipping, the schedule, the curve, early stopping with the
 //! best weights kept, checkpoints, and stopping when told to. All randomness is a function of the seed
 //! and the step: a run that was killed and resumed ends with the same weights as one that was not.
+//!
+//! A step is worked on in [`TrainConfig::accumulation`] parts, one after the other, or by the devices of a
+//! [world](crate::world) at the same time, each with its share of the parts. Examples and dropout masks are functions of the part: what
+//! several devices learn differs from what one would learn in the order of sums only.
 
 mod ahead; // what an objective made ahead
 mod checkpoint; // a training broken off goes on as if it had not been
 mod curve; // the course of a training as a file
 mod order; // which examples a step sees
 mod patience; // when to stop because it gets no better
+mod together; // a training on several devices
 mod trial; // what a training will take, before it begins
 #[cfg(test)]
 mod tests;
@@ -33,6 +38,7 @@ use crate::random::Key;
 use crate::schedule::{Schedule, ScheduleConfig};
 use crate::tape::{BackwardOptions, Tape, Var};
 use crate::tensor::Tensor;
+use crate::world::Member;
 use checkpoint::{Contents, State};
 use curve::Curve;
 
@@ -74,7 +80,7 @@ pub struct Evaluation {
 pub struct TrainConfig {
     /// How many steps.
     pub steps: u64,
-    /// How many parts' gradients are added up for a step.
+    /// How many parts' gradients are added up for a step, those of all devices together.
     pub accumulation: usize,
     /// The greatest norm of a gradient; longer ones are shortened to it.
     pub clip: Option<f32>,
@@ -140,8 +146,10 @@ pub struct Trainer {
     optimizer: AdamW,
     state: State,
     best: Vec<f32>,
-    /// Losses that the device may still be working on, and their weights.
-    pending: Vec<(Tensor, f32)>,
+    /// Losses that the device may still be working on, their places and their weights.
+    pending: Vec<(Place, Tensor, f32)>,
+    /// What trains here, where several devices train together.
+    member: Option<Member>,
 }
 
 impl Trainer {
@@ -168,7 +176,15 @@ impl Trainer {
         let schedule = config.schedule.over(config.steps)?;
         let optimizer = AdamW::new(parameters, groups)?;
         let state = State { fingerprint, ..State::default() };
-        Ok(Trainer { config, schedule, optimizer, state, best: Vec::new(), pending: Vec::new() })
+        Ok(Trainer {
+            config,
+            schedule,
+            optimizer,
+            state,
+            best: Vec::new(),
+            pending: Vec::new(),
+            member: None,
+        })
     }
 
     /// How many steps are done.
@@ -191,9 +207,9 @@ impl Trainer {
         objective: &mut dyn Objective,
         watch: &mut Watch<'_>,
     ) -> Result<Ended, Error> {
+        self.resume(parameters, watch.folder)?;
         let mut curve = match watch.folder {
             Some(folder) => {
-                self.resume(parameters, folder)?;
                 let (curve, before) = Curve::resume(&folder.join(CURVE), self.state.step)?;
                 before.iter().for_each(|point| (watch.note)(point));
                 Some(curve)
@@ -202,14 +218,15 @@ impl Trainer {
         };
         let mut last_save: Option<Instant> = None;
         if self.state.step < self.config.steps {
-            objective.prepare(Place { step: self.state.step, part: 0 })?;
+            objective.prepare(Place { step: self.state.step, part: self.first_part() })?;
         }
         while self.state.step < self.config.steps {
             if self.state.patience.is_over(self.config.patience) {
+                self.compare_weights(parameters)?;
                 self.take_best(parameters)?;
                 return Ok(Ended::NoBetter);
             }
-            if (watch.stop)() {
+            if self.first_says(|| (watch.stop)())? {
                 self.settle(parameters, objective)?;
                 self.save(parameters, watch.folder)?;
                 return Ok(Ended::Stopped);
@@ -219,14 +236,15 @@ impl Trainer {
             let due = |every: u64| step.is_multiple_of(every) || step == last;
             let evaluates = self.config.evaluate_every.is_some_and(due);
             let spacing = Duration::from_secs(self.config.checkpoint_seconds);
-            let checkpoints = watch.folder.is_some()
-                && step.is_multiple_of(self.config.checkpoint_every)
-                && last_save.is_none_or(|last| last.elapsed() >= spacing);
+            let checkpoints = step.is_multiple_of(self.config.checkpoint_every)
+                && self.first_says(|| {
+                    watch.folder.is_some() && last_save.is_none_or(|last| last.elapsed() >= spacing)
+                })?;
             if evaluates || checkpoints || due(self.config.note_every) {
                 self.settle(parameters, objective)?;
             }
             if evaluates || due(self.config.note_every) {
-                let evaluation = if evaluates { objective.evaluate(parameters)? } else { None };
+                let evaluation = if evaluates { self.evaluation(parameters, objective)? } else { None };
                 let point = self.note(&report, evaluation, parameters)?;
                 if let Some(curve) = &mut curve {
                     curve.push(&point)?;
@@ -238,6 +256,7 @@ impl Trainer {
                 last_save = Some(Instant::now());
             }
         }
+        self.compare_weights(parameters)?;
         self.take_best(parameters)?;
         Ok(Ended::Finished)
     }
@@ -251,17 +270,20 @@ impl Trainer {
         let step = self.state.step;
         // A step that failed may have left half a gradient behind.
         parameters.forget_gradients();
-        for part in 0..self.config.accumulation {
-            let losses = self.back_and_forth(parameters, objective, Place { step, part }, false)?;
-            self.pending.extend(losses);
-            let next = match part + 1 < self.config.accumulation {
+        let parts = self.parts();
+        for part in parts.clone() {
+            let place = Place { step, part };
+            let losses = self.back_and_forth(parameters, objective, place, false)?;
+            self.pending.extend(losses.into_iter().map(|(loss, weight)| (place, loss, weight)));
+            let next = match part + 1 < parts.end {
                 true => Place { step, part: part + 1 },
-                false => Place { step: step + 1, part: 0 },
+                false => Place { step: step + 1, part: parts.start },
             };
             if next.step < self.config.steps {
                 objective.prepare(next)?;
             }
         }
+        self.sum_gradients(parameters)?;
         let factor = self.schedule.factor(step);
         let report = match self.optimizer.step(parameters, factor, self.config.clip) {
             Err(Error::NotFinite { .. }) => return Err(self.explain(parameters, objective)),
@@ -298,7 +320,7 @@ impl Trainer {
         self.pending.clear();
         let mut again = || -> Result<(), Error> {
             parameters.forget_gradients();
-            for part in 0..self.config.accumulation {
+            for part in self.parts() {
                 let place = Place { step, part };
                 objective.prepare(place)?;
                 for (loss, _) in self.back_and_forth(parameters, objective, place, true)? {
@@ -313,6 +335,7 @@ impl Trainer {
         let remedy = "lower the learning rate or clip the gradient";
         let told = again();
         parameters.forget_gradients();
+        let told = self.told_by_any(told);
         match told {
             Err(Error::NotFinite { what, place }) => {
                 Error::NotFinite { what, place: format!("{place}, at step {}; {remedy}", step + 1) }
@@ -332,8 +355,8 @@ impl Trainer {
             other => other?,
         }
         let share = 1.0 / self.config.accumulation as f64;
-        for (loss, weight) in self.pending.drain(..) {
-            self.state.losses.0 += f64::from(loss.to_vec()?[0] * weight) * share;
+        for loss in self.losses_of_all()? {
+            self.state.losses.0 += f64::from(loss) * share;
         }
         if !self.state.losses.0.is_finite() {
             let place = format!(", up to step {}", self.state.step);
@@ -354,6 +377,7 @@ impl Trainer {
         let measured = evaluation.as_ref().and_then(|evaluation| evaluation.score);
         if let Some(measured) = measured
             && self.state.patience.note(step, measured)
+            && self.is_first()
         {
             self.best = parameters.masters_to_vec()?;
         }
@@ -376,6 +400,7 @@ impl Trainer {
     }
 
     fn save(&mut self, parameters: &Parameters, folder: Option<&Path>) -> Result<(), Error> {
+        self.compare_weights(parameters)?;
         let Some(folder) = folder else { return Ok(()) };
         let AdamWState { first: first_moments, second: second_moments, .. } = self.optimizer.state()?;
         let masters = parameters.masters_to_vec()?;
@@ -384,10 +409,8 @@ impl Trainer {
         checkpoint::write(&folder.join(CHECKPOINT), &contents)
     }
 
-    fn resume(&mut self, parameters: &mut Parameters, folder: &Path) -> Result<(), Error> {
-        let length = parameters.masters_len();
-        let path = folder.join(CHECKPOINT);
-        let Some(contents) = checkpoint::read(&path, &self.state.fingerprint, length)? else { return Ok(()) };
+    fn resume(&mut self, parameters: &mut Parameters, folder: Option<&Path>) -> Result<(), Error> {
+        let Some(contents) = self.checkpoint(parameters, folder)? else { return Ok(()) };
         parameters.set_masters(&contents.masters)?;
         self.optimizer.restore(&AdamWState {
             steps: contents.state.step,

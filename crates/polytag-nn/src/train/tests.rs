@@ -1,6 +1,8 @@
 //! The loop as a whole, on a small model: early stopping, resuming, and what is said of numbers that
 //! are none.
 
+mod together; // several devices
+
 use super::*;
 use crate::device::Device;
 use crate::element::Element;
@@ -13,17 +15,22 @@ struct Imitation {
     weight: ParameterId,
     order: Order,
     prepared: Option<(Place, Vec<usize>)>,
+    /// In how many parts a step is worked on, and how much is dropped.
+    parts: usize,
+    rate: f32,
     /// From this step on the inputs are infinite.
     broken_from: u64,
     evaluations: Vec<f64>,
 }
 
-const BATCH: usize = 8;
+/// Examples of a step.
+const BATCH: usize = 16;
 
 impl Objective for Imitation {
     fn prepare(&mut self, place: Place) -> Result<(), Error> {
-        let first = (place.step * 2 + place.part as u64) * BATCH as u64;
-        self.prepared = Some((place, self.order.examples(first, BATCH)));
+        let count = BATCH / self.parts;
+        let first = place.step * BATCH as u64 + (place.part * count) as u64;
+        self.prepared = Some((place, self.order.examples(first, count)));
         Ok(())
     }
 
@@ -38,9 +45,10 @@ impl Objective for Imitation {
         };
         let device = tape.parameters().device().clone();
         let inputs: Vec<f32> = rows(6, key).iter().map(|value| value * broken).collect();
-        let inputs = Var::constant(Tensor::new(&device, (BATCH, 6), &inputs, Element::F32)?);
-        let wanted = Tensor::new(&device, (BATCH, 4), &rows(4, key.part(1)), Element::F32)?;
-        let inputs = op::dropout(tape, &inputs, 0.2)?;
+        let count = examples.len();
+        let inputs = Var::constant(Tensor::new(&device, (count, 6), &inputs, Element::F32)?);
+        let wanted = Tensor::new(&device, (count, 4), &rows(4, key.part(1)), Element::F32)?;
+        let inputs = op::dropout(tape, &inputs, self.rate)?;
         let found = op::linear(tape, &inputs, self.weight, None)?;
         let loss = mean_squared_error(tape, &found, &Var::constant(wanted))?;
         Ok(vec![(loss, 1.0)])
@@ -54,12 +62,18 @@ impl Objective for Imitation {
 }
 
 fn model() -> (Parameters, Imitation) {
+    model_on(&Device::cpu())
+}
+
+fn model_on(device: &Device) -> (Parameters, Imitation) {
     let mut builder = ParametersBuilder::default();
     let values: Vec<f32> = (0..24).map(|i| Key::new(1).normal(i, 0)).collect();
     let weight = builder.add("weight", (4, 6), &values);
-    let parameters = builder.build(&Device::cpu()).unwrap();
-    let order = Order::new(50, 3);
-    (parameters, Imitation { weight, order, prepared: None, broken_from: u64::MAX, evaluations: Vec::new() })
+    let parameters = builder.build(device).unwrap();
+    let (order, prepared, evaluations) = (Order::new(50, 3), None, Vec::new());
+    let objective =
+        Imitation { weight, order, prepared, parts: 2, rate: 0.2, broken_from: u64::MAX, evaluations };
+    (parameters, objective)
 }
 
 fn config() -> TrainConfig {

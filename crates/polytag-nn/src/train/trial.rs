@@ -25,7 +25,7 @@ impl Trainer {
                 device.synchronize()?;
                 started = Instant::now();
             }
-            for part in 0..self.config.accumulation {
+            for part in self.parts() {
                 let place = Place { step: 0, part };
                 objective.prepare(place)?;
                 self.back_and_forth(parameters, objective, place, false)?;

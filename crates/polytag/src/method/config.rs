@@ -238,6 +238,19 @@ impl MethodConfig {
         )
     }
 
+    /// Whether several devices can train it together. Those of a blend's sources that cannot train on the first one.
+    pub fn trains_together(&self) -> bool {
+        match self {
+            MethodConfig::DualEncoder(..)
+            | MethodConfig::LabelAttention(..)
+            | MethodConfig::Classifier(..) => true,
+            MethodConfig::Blend(_, config) => {
+                config.checked_methods().iter().any(MethodConfig::trains_together)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the method measures itself on the dev split while it trains.
     pub fn measures(&self) -> bool {
         match self {

@@ -74,6 +74,17 @@ pub enum MethodError {
         /// How many there are.
         documents: usize,
     },
+    /// Several devices were named for a method that works on one.
+    #[error(
+        "{method} works on one device, and {devices} were named; name one. Several devices train the classifiers and the \
+         methods after paper 003 (of-lan, of-de, classifier and their peers) together"
+    )]
+    Alone {
+        /// The method.
+        method: &'static str,
+        /// How many were named.
+        devices: usize,
+    },
     /// A model that this one is made of.
     #[error(transparent)]
     Part(Box<crate::Error>),

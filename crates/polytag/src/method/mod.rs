@@ -52,6 +52,7 @@ pub use zest::{Zest, ZestConfig, ZestModel};
 use std::path::Path;
 
 use polytag_nn::device::Device;
+use polytag_nn::world::World;
 
 use crate::data::{Dataset, Task};
 use crate::encoder::EncoderCache;
@@ -65,6 +66,8 @@ pub struct TrainContext<'a> {
     pub seed: u64,
     /// Where an encoder works.
     pub device: &'a Device,
+    /// The devices that train together, the first of which is `device`; none where that one trains alone.
+    pub world: Option<&'a World>,
     /// The encoders on hand.
     pub encoders: &'a EncoderCache,
     /// Whether to end early.
@@ -91,6 +94,7 @@ impl<'a> TrainContext<'a> {
         TrainContext {
             seed: 0,
             device,
+            world: None,
             encoders,
             stop,
             progress,

@@ -44,6 +44,9 @@ pub fn fit(
     context: &TrainContext<'_>,
 ) -> Result<Fitted, Error> {
     let name = config.name();
+    if let Some(world) = context.world.filter(|_| !config.trains_together()) {
+        return Err(MethodError::Alone { method: name, devices: world.size() }.into());
+    }
     let train = task.file(Split::Train)?;
     let dev = if config.measures() { task.file(Split::Dev)? } else { None };
     let inputs: Vec<PathBuf> = config.inputs();

@@ -14,6 +14,7 @@ use polytag::metric::{EvaluationConfig, EvaluationPlan, Report, evaluate};
 use polytag::predict::{Ask, Predictor};
 use polytag::progress::{Event, Progress, Silent, Stop, Watch};
 use polytag_nn::device::Device;
+use polytag_nn::world::World;
 use serde_json::json;
 
 /// The folder of a tiny encoder with random weights.
@@ -103,11 +104,32 @@ impl Fit<'_> {
 
     /// Fits, told to `heard`.
     pub(crate) fn heard_by(&self, config: MethodConfig, heard: &Heard) -> Result<(), polytag::Error> {
-        let (device, encoders) = (Device::cpu(), EncoderCache::new("encoders"));
+        self.on((&Device::cpu(), None), config, heard)
+    }
+
+    /// Fits on so many CPUs that train together.
+    pub(crate) fn together(
+        &self,
+        size: usize,
+        config: MethodConfig,
+        heard: &Heard,
+    ) -> Result<(), polytag::Error> {
+        let world = World::new((0..size).map(|_| Device::cpu()).collect()).unwrap();
+        self.on((&world.devices()[0], Some(&world)), config, heard)
+    }
+
+    fn on(
+        &self,
+        (device, world): (&Device, Option<&World>),
+        config: MethodConfig,
+        heard: &Heard,
+    ) -> Result<(), polytag::Error> {
+        let encoders = EncoderCache::new("encoders");
         let context = TrainContext {
             seed: 3,
+            world,
             folder: self.folder,
-            ..TrainContext::new((&device, &encoders), (&self.stop, heard))
+            ..TrainContext::new((device, &encoders), (&self.stop, heard))
         };
         let task = Task::open(self.task, &ReadOptions::with_spool(std::env::temp_dir()))?;
         fit(&task, config, self.model, &context).map(drop)

@@ -34,10 +34,10 @@ pub(super) struct Lessons<'a> {
     pub(super) network: &'a Network,
     pub(super) documents: &'a Documents,
     pub(super) rows: &'a LabelRows,
-    pub(super) guides: Option<Guides>,
+    pub(super) guides: Option<&'a Guides>,
     /// How many documents carry each label, row by row.
-    pub(super) counts: Vec<f32>,
-    pub(super) measured: Option<Measured>,
+    pub(super) counts: &'a [f32],
+    pub(super) measured: Option<&'a Measured>,
     pub(super) order: Order,
     pub(super) prepared: Ahead<Lesson>,
     pub(super) device: Device,
@@ -95,7 +95,7 @@ impl Lessons<'_> {
         let columns = self.network.columns;
         let mut texts: Vec<&[u32]> = chosen.iter().map(|&place| self.documents.texts.get(place)).collect();
         let count = lists.iter().filter(|list| !list.is_empty()).count();
-        let guided = match self.guides.as_ref().filter(|_| count > 0) {
+        let guided = match self.guides.filter(|_| count > 0) {
             None => None,
             Some(guides) => {
                 let ones = match guides {
@@ -117,7 +117,7 @@ impl Lessons<'_> {
         let batch = self.encoder.batch(&self.device, texts)?;
         let guided_count = guided.as_ref().map(|guided| guided.count);
         let labels = match &self.network.recall {
-            None => Labels::All(self.judged_rows(None, &lists, guided_count, &self.counts)?),
+            None => Labels::All(self.judged_rows(None, &lists, guided_count, self.counts)?),
             Some(recall) => {
                 let of: Vec<Vec<u32>> = lists.iter().map(|list| recall.clusters.of(list)).collect();
                 let lists = of.iter().map(Vec::as_slice);
@@ -251,7 +251,7 @@ impl Lessons<'_> {
         (place, range): (usize, Range<usize>),
         guided: &Guided,
     ) -> Result<Vec<Var>, Error> {
-        match (&self.guides, &guided.ones) {
+        match (self.guides, &guided.ones) {
             (Some(Guides::OneHot(weights)), Some(ones)) => {
                 let ones = Var::constant(ones.clone());
                 weights[place].iter().map(|&(weight, bias)| linear(tape, &ones, weight, Some(bias))).collect()
@@ -301,7 +301,7 @@ impl Objective for Lessons<'_> {
     }
 
     fn evaluate(&mut self, parameters: &Parameters) -> Result<Option<Evaluation>, Error> {
-        let Some(measured) = &self.measured else { return Ok(None) };
+        let Some(measured) = self.measured else { return Ok(None) };
         let labels = &self.rows.labels()[..self.rows.seen()];
         measured.evaluate((self.encoder, parameters), self.network, labels).map(Some)
     }

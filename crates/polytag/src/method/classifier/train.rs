@@ -2,10 +2,12 @@
 
 use polytag_nn::device::Device;
 use polytag_nn::encoder::Encoder;
+use polytag_nn::error::Error;
 use polytag_nn::parameters::{ParameterId, ParametersBuilder};
 use polytag_nn::random::Key;
 use polytag_nn::sentence::{Overrides, SentenceEncoder};
-use polytag_nn::train::{Ahead, Order, Trainer};
+use polytag_nn::train::{Ahead, Objective, Order};
+use polytag_nn::world::World;
 use sha2::{Digest as _, Sha256};
 
 use super::clusters::Clusters;
@@ -17,21 +19,21 @@ use super::objective::{Guides, Lessons};
 use crate::data::{Dataset, LabelSpace};
 use crate::method::TrainContext;
 use crate::method::error::MethodError;
-use crate::method::training::{
-    Documents, LabelRows, Reading, Texts, Told, add_documents, record, to_the_end,
-};
+use crate::method::training::{Documents, LabelRows, Reading, Texts, Told, Training, add_documents, record};
 use crate::progress::Event;
 
 /// Trains a classifier.
 pub(super) fn train(
     method: &'static str,
-    config: &ClassifierConfig,
+    given: &ClassifierConfig,
     dataset: &dyn Dataset,
     context: &TrainContext<'_>,
 ) -> Result<ClassifierModel, MethodError> {
     let space = dataset.label_space();
     let rows = LabelRows::new(space);
     let refused = |problem| MethodError::Config { method, problem };
+    let steps = given.steps.shared_by(context.world.map_or(1, World::size)).map_err(refused)?;
+    let config = &ClassifierConfig { steps, ..given.clone() };
     if rows.seen() == 0 {
         return Err(MethodError::NoPairs { method });
     }
@@ -75,32 +77,33 @@ pub(super) fn train(
         Some(Guide::OneHot) => Some(Guides::OneHot(one_hot(&network, &encoder, &mut builder, &mut begin))),
         Some(Guide::Texts) => Some(Guides::Texts(label_texts(config, reading, (space, &rows), &documents)?)),
     };
-    let mut parameters = builder.build(context.device)?;
     let loop_config = config.steps.loop_config(documents.len(), context.seed, measured.is_some());
     let about = fingerprint(config, (&documents, measured.as_ref()), guides.as_ref(), &network);
     let groups = config.groups(encoder.config().hidden);
-    let mut trainer = Trainer::new(loop_config.clone(), groups, &mut parameters, &about)?;
-    let mut lessons = Lessons {
-        config,
-        encoder: &encoder,
-        network: &network,
-        documents: &documents,
-        rows: &rows,
-        guides,
-        counts: counts(space, &rows, network.columns),
-        measured,
-        order: Order::new(documents.len(), context.seed),
-        prepared: Ahead::default(),
-        device: context.device.clone(),
-        diverse_from: (config.diversity_after * config.steps.epoch(documents.len()) as f64).ceil() as u64,
+    let counts = counts(space, &rows, network.columns);
+    let lessons = |device: &Device| -> Result<Box<dyn Objective + '_>, Error> {
+        Ok(Box::new(Lessons {
+            config,
+            encoder: &encoder,
+            network: &network,
+            documents: &documents,
+            rows: &rows,
+            guides: guides.as_ref(),
+            counts: &counts,
+            measured: measured.as_ref(),
+            order: Order::new(documents.len(), context.seed),
+            prepared: Ahead::default(),
+            device: device.clone(),
+            diverse_from: (config.diversity_after * config.steps.epoch(documents.len()) as f64).ceil() as u64,
+        }))
     };
     let told = Told::begin(context.progress, "training", &MEASURES, &loop_config).of_chunks(&network.memory);
-    let points = to_the_end(&mut trainer, (&mut parameters, &mut lessons), told, context)?;
-    drop(lessons);
+    let training = Training { config: loop_config, groups, builder, about };
+    let (parameters, points) = training.finish(&lessons, told, context)?;
     let note = "Over all labels that dev documents carry.";
     let record = record(method, &points, space, (&MEASURES, note), None);
     Ok(ClassifierModel::trained(
-        config.clone(),
+        given.clone(),
         &base,
         (encoder, network, &parameters),
         space.clone(),

@@ -125,6 +125,21 @@ impl TrainingConfig {
         }
     }
 
+    /// The same training on so many devices.
+    ///
+    /// # Errors
+    /// What cannot be shared evenly.
+    pub(super) fn shared_by(
+        &self,
+        method: &'static str,
+        devices: usize,
+    ) -> Result<TrainingConfig, MethodError> {
+        let shared = self.steps.shared_by(devices).map(|steps| TrainingConfig { steps, ..self.clone() });
+        let shared = shared.map_err(|problem| MethodError::Config { method, problem })?;
+        shared.check(method)?;
+        Ok(shared)
+    }
+
     /// How many label texts a step sees.
     pub(super) fn auxiliary_texts(&self) -> usize {
         self.auxiliary_batch.unwrap_or(self.steps.batch)

@@ -18,6 +18,7 @@ mod told; // what the user is told meanwhile
 mod label_maker; // the vectors of labels once they are learned
 mod scoring; // how a comparison becomes a score
 mod label_side; // the label side: begun, and what it has become
+mod together; // a training on one device or on several
 mod run; // from a plan to what was learned
 mod record; // the course of a training, as lines and as a page
 mod stored; // what every trained model has, in a model folder
@@ -27,10 +28,11 @@ pub(super) use dev::Dev;
 pub(super) use label_rows::LabelRows;
 pub(super) use record::{as_lines, record};
 pub use run::LabelTower;
-pub(super) use run::{HeadKind, Plan, Trained, add_documents, to_the_end, train};
+pub(super) use run::{HeadKind, Plan, Trained, add_documents, train};
 pub(super) use scoring::probability;
 pub use steps::Steps;
 pub(super) use steps::{at_least_one, number, rate_by_width, tokens};
 pub(super) use stored::{Core, VECTORS, labels_with_vectors, read_vectors};
 pub(super) use texts::{Documents, Reading, Texts};
+pub(super) use together::Training;
 pub(super) use told::Told;

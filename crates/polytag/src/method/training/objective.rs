@@ -78,11 +78,11 @@ pub(super) struct Pairs<'a> {
     pub(super) config: &'a TrainingConfig,
     pub(super) encoder: &'a Encoder,
     pub(super) head: &'a Head,
-    pub(super) tower: &'a Tower,
+    pub(super) tower: Tower,
     pub(super) rows: &'a LabelRows,
-    pub(super) documents: Documents,
-    pub(super) label_texts: Option<LabelTexts>,
-    pub(super) course: Option<Course>,
+    pub(super) documents: &'a Documents,
+    pub(super) label_texts: Option<&'a LabelTexts>,
+    pub(super) course: Option<&'a Course>,
     pub(super) orders: Orders,
     pub(super) prepared: Ahead<Prepared>,
     pub(super) device: Device,
@@ -190,7 +190,7 @@ impl Objective for Pairs<'_> {
 
     fn evaluate(&mut self, parameters: &Parameters) -> Result<Option<Evaluation>, Error> {
         let Some(course) = &self.course else { return Ok(None) };
-        let (encoder, head, tower, rows) = (self.encoder, self.head, self.tower, self.rows);
+        let (encoder, head, tower, rows) = (self.encoder, self.head, &self.tower, self.rows);
         let (score, measures) = course.measure(&Measured { encoder, head, tower, rows, parameters })?;
         Ok(Some(Evaluation { score: Some(score), measures }))
     }

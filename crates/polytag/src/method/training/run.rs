@@ -1,10 +1,12 @@
 //! From a plan to what was learned.
 
 use polytag_nn::device::Device;
+use polytag_nn::error::Error;
 use polytag_nn::op::{ChunkMemory, Pooling};
-use polytag_nn::parameters::{Parameters, ParametersBuilder};
+use polytag_nn::parameters::ParametersBuilder;
 use polytag_nn::sentence::{Overrides, SentenceEncoder};
-use polytag_nn::train::{Ahead, Ended, Objective, Point, Trainer, Watch};
+use polytag_nn::train::{Ahead, Objective, Point};
+use polytag_nn::world::World;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -16,6 +18,7 @@ use super::label_rows::LabelRows;
 use super::label_side::LabelSide;
 use super::objective::{LabelTexts, Orders, Pairs};
 use super::texts::{Documents, Reading};
+use super::together::Training;
 use super::told::Told;
 use crate::data::Dataset;
 use crate::ids::LabelId;
@@ -84,7 +87,9 @@ pub(in crate::method) fn train(
     dataset: &dyn Dataset,
     context: &TrainContext<'_>,
 ) -> Result<Trained, MethodError> {
-    let config = plan.config;
+    let devices = context.world.map_or(1, World::size);
+    let config = &plan.config.shared_by(plan.method, devices)?;
+    let plan = &Plan { config, ..*plan };
     let space = dataset.label_space();
     let rows = LabelRows::new(space);
     if rows.seen() == 0 {
@@ -119,31 +124,31 @@ pub(in crate::method) fn train(
         }
         HeadKind::Attended => Head::Attended(ChunkMemory::new(config.steps.chunk_mib << 20)),
     };
-    let mut parameters = builder.build(context.device)?;
     let loop_config = config.steps.loop_config(documents.len(), context.seed, course.is_some());
     let about = plan.fingerprint((&documents, course.as_ref()), label_texts.as_ref(), side.embeddings());
-    let mut trainer =
-        Trainer::new(loop_config.clone(), config.groups(encoder.config().hidden), &mut parameters, &about)?;
     let labels = label_texts.as_ref().map_or(0, |labels| labels.texts.len());
-    let mut pairs = Pairs {
-        config,
-        encoder: &encoder,
-        head: &head,
-        tower: &side.tower,
-        rows: &rows,
-        orders: Orders::new(documents.len(), labels, context.seed),
-        documents,
-        label_texts,
-        course,
-        prepared: Ahead::default(),
-        device: context.device.clone(),
+    let pairs = |device: &Device| -> Result<Box<dyn Objective + '_>, Error> {
+        Ok(Box::new(Pairs {
+            config,
+            encoder: &encoder,
+            head: &head,
+            tower: side.tower.on(device)?,
+            rows: &rows,
+            orders: Orders::new(documents.len(), labels, context.seed),
+            documents: &documents,
+            label_texts: label_texts.as_ref(),
+            course: course.as_ref(),
+            prepared: Ahead::default(),
+            device: device.clone(),
+        }))
     };
     let mut told = Told::begin(context.progress, "training", &MEASURES, &loop_config);
     if let Head::Attended(memory) = &head {
         told = told.of_chunks(memory);
     }
-    let points = to_the_end(&mut trainer, (&mut parameters, &mut pairs), told, context)?;
-    drop(pairs);
+    let groups = config.groups(encoder.config().hidden);
+    let training = Training { config: loop_config, groups, builder, about };
+    let (parameters, points) = training.finish(&pairs, told, context)?;
     side.finish(base, encoder, &parameters, (space, &rows)).map(|side| Trained {
         encoder: side.documents,
         labels: side.maker,
@@ -153,33 +158,6 @@ pub(in crate::method) fn train(
         biases: side.biases,
         points,
     })
-}
-
-/// Trains to the end, and tells of it; the course.
-pub(in crate::method) fn to_the_end(
-    trainer: &mut Trainer,
-    (parameters, objective): (&mut Parameters, &mut dyn Objective),
-    mut told: Told<'_>,
-    context: &TrainContext<'_>,
-) -> Result<Vec<Point>, MethodError> {
-    let ended = trainer.run(
-        parameters,
-        objective,
-        &mut Watch {
-            stop: &|| context.stop.is_asked(),
-            note: &mut |point| told.point(point),
-            folder: context.folder,
-        },
-    )?;
-    let points = told.end();
-    if ended == Ended::Stopped {
-        return Err(MethodError::Stopped);
-    }
-    if matches!(context.device, Device::Cuda(_)) {
-        let gib = context.device.peak_memory().0 as f64 / f64::from(1 << 30);
-        context.progress.report(Event::Measured { name: "peak memory of the GPU, GiB:", value: gib });
-    }
-    Ok(points)
 }
 
 impl Plan<'_> {

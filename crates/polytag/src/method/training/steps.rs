@@ -16,7 +16,8 @@ pub struct Steps {
     pub max_steps: Option<u64>,
     /// How many documents a step sees.
     pub batch: usize,
-    /// In how many parts a batch is worked on, one after the other: less memory, the same step.
+    /// In how many parts a batch, or where several devices train together the share of each, is worked on, one after the
+    /// other: less memory, the same step.
     pub accumulation: usize,
     /// The learning rate of encoders; null chooses by their width: 3e-4 for 384 numbers a token, 1e-4 for 768.
     pub learning_rate: Option<f64>,
@@ -73,6 +74,25 @@ impl Steps {
             .or_else(|| number("chunk_mib", self.chunk_mib as f64, f64::from(1 << 20)))
             .or_else(|| at_least_one("chunk_mib", self.chunk_mib))
             .or_else(|| number("dropout", self.dropout.unwrap_or(0.0).into(), 0.9))
+    }
+
+    /// The same course on so many devices, each of which works on its share of every part.
+    ///
+    /// # Errors
+    /// What cannot be shared evenly.
+    pub(in crate::method) fn shared_by(&self, devices: usize) -> Result<Steps, String> {
+        let shared = Steps { accumulation: self.accumulation * devices, ..self.clone() };
+        if self.batch.is_multiple_of(shared.accumulation) {
+            return Ok(shared);
+        }
+        let parts = match self.accumulation {
+            1 => String::new(),
+            parts => format!(" in {parts} parts each"),
+        };
+        let batch = self.batch;
+        Err(format!(
+            "batch = {batch} cannot be shared evenly by {devices} devices{parts}; say another --set batch"
+        ))
     }
 
     /// Steps in an epoch of so many documents.

@@ -4,6 +4,7 @@
 //! numbers that turn a comparison into a score are the same for all.
 
 use polytag_nn::batch::Batch;
+use polytag_nn::device::Device;
 use polytag_nn::encoder::Encoder;
 use polytag_nn::error::Error;
 use polytag_nn::loss::Number;
@@ -129,7 +130,24 @@ pub(super) fn free(
     id
 }
 
+impl Source {
+    fn on(&self, device: &Device) -> Result<Source, Error> {
+        Ok(match self {
+            Source::Frozen(embeddings) => Source::Frozen(embeddings.on(device)?),
+            Source::Encoded { encoder, texts, pooling } => {
+                Source::Encoded { encoder: encoder.clone(), texts: texts.on(device)?, pooling: *pooling }
+            }
+            Source::Free { outputs, queries } => Source::Free { outputs: *outputs, queries: *queries },
+        })
+    }
+}
+
 impl Tower {
+    /// The same over weights that lie on another device.
+    pub(super) fn on(&self, device: &Device) -> Result<Tower, Error> {
+        Ok(Tower { source: self.source.on(device)?, ..*self })
+    }
+
     /// The vectors of all labels that have one.
     pub(super) fn all(&self, tape: &mut Tape<'_>) -> Result<LabelVars, Error> {
         let embeddings = match &self.source {
