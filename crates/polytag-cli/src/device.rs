@@ -88,7 +88,17 @@ impl EngineArguments {
         precision: PrecisionArgument,
         session: &Session,
     ) -> anyhow::Result<Device> {
-        match method::uses_network(dir)? {
+        self.open_in(method::uses_network(dir)?, precision, session)
+    }
+
+    /// The device in a precision, if a network is `used`.
+    pub(crate) fn open_in(
+        &self,
+        used: bool,
+        precision: PrecisionArgument,
+        session: &Session,
+    ) -> anyhow::Result<Device> {
+        match used {
             true => self.device.open_in(precision, self.cache.root().as_deref(), session),
             false => Ok(Device::cpu()),
         }
