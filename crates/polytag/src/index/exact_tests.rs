@@ -151,7 +151,7 @@ proptest! {
         prop_assert_eq!(changed.labels(), fresh.labels());
         let queries = [0.5, -0.25, 1.0, 0.0, 0.125, -1.0, 2.0, 0.0, 0.5, 0.5];
         prop_assert_eq!(changed.search(&queries, 20, None).unwrap(), fresh.search(&queries, 20, None).unwrap());
-        let again = Exact::from_rows(5, changed.rows().clone(), changed.labels().clone()).unwrap();
+        let again = Exact::from_rows(5, changed.rows().into_owned(), changed.labels().clone()).unwrap();
         prop_assert_eq!(again.search(&queries, 20, None).unwrap(), fresh.search(&queries, 20, None).unwrap());
     }
 }
@@ -212,7 +212,7 @@ fn what_cannot_be_compared_is_refused_by_name() {
 
 #[test]
 fn vectors_from_a_file_are_checked() {
-    let rows = |numbers: &[f32]| Rows::F32(numbers.to_vec());
+    let rows = |numbers: &[f32]| Rows::F32(numbers.to_vec().into());
     let of = |numbers: &[f32], labels| Exact::from_rows(2, rows(numbers), Allowed::first(labels)).map(drop);
     assert_eq!(of(&[1.0; 4], 2), Ok(()));
     assert_eq!(of(&[1.0; 4], 1), Ok(()));
