@@ -92,25 +92,26 @@ impl Codes {
 
     /// Adds vectors of nothing until there are `positions`, if there is memory for them.
     pub(super) fn grow(&mut self, positions: usize) -> Result<(), TryReserveError> {
-        let Some((numbers, scales)) = self.held() else { return Ok(()) };
+        let stride = self.stride;
+        let (Some(numbers), Some(scales)) = (self.numbers.held_mut(), self.scales.held_mut()) else {
+            return Ok(());
+        };
         let more = positions.saturating_sub(scales.len());
         scales.try_reserve(more)?;
-        numbers.1.try_reserve(more.saturating_mul(numbers.0))?;
+        numbers.try_reserve(more.saturating_mul(stride))?;
         scales.resize(scales.len() + more, 0.0);
-        numbers.1.resize(numbers.1.len() + more * numbers.0, ZERO);
+        numbers.resize(numbers.len() + more * stride, ZERO);
         Ok(())
     }
 
     /// Puts a vector at a position, in memory.
     pub(super) fn write(&mut self, position: usize, vector: &[f32]) {
-        let (numbers, scales) = self.held().expect("what lies in a file is not written to");
-        let row = &mut numbers.1[position * numbers.0..(position + 1) * numbers.0];
-        scales[position] = encode(vector, |place, code| row[place] = (code + i16::from(ZERO)) as u8);
+        const HELD: &str = "what lies in a file is not written to";
+        let numbers = self.numbers.held_mut().expect(HELD);
+        let row = &mut numbers[position * self.stride..(position + 1) * self.stride];
+        let scale = encode(vector, |place, code| row[place] = (code + i16::from(ZERO)) as u8);
         row[vector.len()..].fill(ZERO);
-    }
-
-    fn held(&mut self) -> Option<((usize, &mut Vec<u8>), &mut Vec<f32>)> {
-        Some(((self.stride, self.numbers.held_mut()?), self.scales.held_mut()?))
+        self.scales.held_mut().expect(HELD)[position] = scale;
     }
 }
 

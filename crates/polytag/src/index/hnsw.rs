@@ -239,7 +239,7 @@ impl Hnsw {
             return Ok(found);
         }
         let outside = self.exact.search(queries, k, Some(&self.outside.intersected(allowed)))?;
-        found.into_iter().zip(outside).map(|(one, other)| Ok(better_of(k, [&one, &other])?)).collect()
+        found.into_iter().zip(outside).map(|(one, other)| better_of(k, [&one, &other])).collect()
     }
 }
 

@@ -204,8 +204,8 @@ fn portable(tile: &CodedTile<'_>, group: &CodedGroup, bars: &Lanes, products: &m
             }
         }
         products.above[row] = 0;
-        for lane in 0..LANES {
-            let score = (sums[lane] - group.offsets[lane]) as f32 * scale * group.scales.0[lane] + 0.0;
+        for (lane, sum) in sums.into_iter().enumerate() {
+            let score = (sum - group.offsets[lane]) as f32 * scale * group.scales.0[lane] + 0.0;
             let passes = score > bars.0[lane] || !score.is_finite();
             products.above[row] |= u16::from(passes) << lane;
             products.scores[row].0[lane] = score;

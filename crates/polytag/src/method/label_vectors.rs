@@ -65,13 +65,13 @@ pub(super) struct LabelVectors {
 }
 
 enum Kind {
-    Exact(Exact),
+    Exact(Box<Exact>),
     Hnsw(Box<Hnsw>),
 }
 
 impl From<Exact> for LabelVectors {
     fn from(exact: Exact) -> LabelVectors {
-        LabelVectors { kind: Kind::Exact(exact), report: None, elsewhere: None }
+        LabelVectors { kind: Kind::Exact(Box::new(exact)), report: None, elsewhere: None }
     }
 }
 
@@ -88,7 +88,7 @@ impl LabelVectors {
     pub(super) fn index(&self) -> &dyn LabelIndex {
         match (&self.elsewhere, &self.kind) {
             (Some(index), _) => index.as_ref(),
-            (None, Kind::Exact(index)) => index,
+            (None, Kind::Exact(index)) => index.as_ref(),
             (None, Kind::Hnsw(index)) => index.as_ref(),
         }
     }
@@ -147,6 +147,7 @@ impl LabelVectors {
         context: &TrainContext<'_>,
     ) -> Result<LabelVectors, MethodError> {
         let Kind::Exact(exact) = self.kind else { return Ok(self) };
+        let exact = *exact;
         let labels = exact.len();
         let (graph, why) = match (kind, obstacle) {
             (IndexKind::Hnsw, Some(obstacle)) => {
