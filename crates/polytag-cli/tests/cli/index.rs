@@ -66,7 +66,7 @@ fn a_graph_is_told_of_kept_and_changed_beside_its_files() {
     let files = lab.tree("graph");
     assert_eq!(best(&lab, "graph", "--k 3", "rail glue")[0].0, "1-3");
     lab.run("labels graph add --id new --name volcano --device cpu").done();
-    lab.run("labels graph remove --id 1-3 --device cpu").done();
+    lab.run("labels graph remove 1-3 --device cpu").done();
     assert_eq!(best(&lab, "graph", "--k 1", "volcano")[0].0, "new");
     assert_ne!(best(&lab, "graph", "--k 1", "rail glue")[0].0, "1-3");
     for (name, bytes) in files {
