@@ -36,7 +36,7 @@ def faiss_index():
     elif side == "faiss-hnsw-sq8":
         index = faiss.IndexHNSWSQ(dim, faiss.ScalarQuantizer.QT_8bit, build["M"], inner)
     elif side == "faiss-ivf-sq8":
-        index = faiss.IndexIVFScalarQuantizer(faiss.IndexFlatIP(dim), dim, build["lists"], faiss.ScalarQuantizer.QT_8bit, inner)
+        index = faiss.IndexIVFScalarQuantizer(faiss.IndexFlatIP(dim), dim, min(build["lists"], max(1, count // 40)), faiss.ScalarQuantizer.QT_8bit, inner)
     if "hnsw" in side:
         index.hnsw.efConstruction = build["efConstruction"]
     if not index.is_trained:
