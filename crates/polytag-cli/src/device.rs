@@ -114,17 +114,36 @@ impl EngineArguments {
         precision: PrecisionArgument,
         session: &Session,
     ) -> anyhow::Result<Device> {
-        match method::uses_network(dir)? {
+        self.open_in(method::uses_network(dir)?, precision, session)
+    }
+
+    /// The device in a precision, if a network is `used`.
+    pub(crate) fn open_in(
+        &self,
+        used: bool,
+        precision: PrecisionArgument,
+        session: &Session,
+    ) -> anyhow::Result<Device> {
+        match used {
             true => self.device.open_in(precision, self.cache.root().as_deref(), session),
             false => Ok(Device::cpu()),
         }
     }
 
-    /// The devices for a training: the first one, and all of them where several were named. Those that were named together
-    /// are opened in any case.
-    pub(crate) fn open_all(&self, used: bool, session: &Session) -> anyhow::Result<(Device, Option<World>)> {
-        let Named::Together(choices) = &self.device.device else {
-            return Ok((self.open(used, session)?, None));
+    /// The devices for a fit: the first one, and all of them where several were named. Those that were named together
+    /// are opened in any case; they work in floats.
+    pub(crate) fn open_all(
+        &self,
+        used: bool,
+        precision: PrecisionArgument,
+        session: &Session,
+    ) -> anyhow::Result<(Device, Option<World>)> {
+        let choices = match &self.device.device {
+            Named::Together(_) if precision.is_int8() => {
+                return Err(user_error("--precision int8 is for one device; name one".to_owned()));
+            }
+            Named::Together(choices) => choices,
+            Named::One(_) => return Ok((self.open_in(used, precision, session)?, None)),
         };
         let root = self.cache.root();
         let open = |&choice: &Choice| DeviceArgument::open_one(choice, root.as_deref(), session);

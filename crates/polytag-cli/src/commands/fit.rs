@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use polytag::artifact::Manifest;
+use polytag::artifact::{IndexReport, Manifest};
 use polytag::encoder::EncoderCache;
 use polytag::method::{self, Choice, METHODS, Means, MethodConfig, TrainContext};
 use polytag_nn::device::Device;
 use serde_json::{Map, Value};
 
 use super::{DONE, Done};
-use crate::device::EngineArguments;
+use crate::device::{EngineArguments, PrecisionArgument};
 use crate::failure::{say, user_error};
 use crate::output;
 use crate::settings::Session;
@@ -26,6 +26,7 @@ Examples:
   polytag fit tasks/shop --set stem=german --set title_weight=3 --out models/shop
   polytag fit tasks/shop --config shop.toml --out models/shop
   polytag fit tasks/eurlex --method frozen --encoder mpnet --out models/eurlex-mpnet
+  polytag fit tasks/million --method frozen --precision int8 --set index=hnsw --out models/million
   polytag fit tasks/eurlex --method of-lan --set epochs=4 --device cuda --out models/eurlex-lan
   polytag fit tasks/eurlex --method label-tree --memory 1GB --out models/eurlex-tree
   polytag fit tasks/packages --method maclr --set item_to_item=true --device cuda --out models/packages
@@ -64,6 +65,8 @@ pub(crate) struct Fit {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    precision: PrecisionArgument,
+    #[command(flatten)]
     engine: EngineArguments,
 }
 
@@ -85,7 +88,15 @@ impl Fit {
         let task = session.task(&self.task)?;
         let (config, (device, world)) = match given {
             Some(config) => {
-                let devices = self.engine.open_all(config.uses_network(&encoders), session)?;
+                let network = config.uses_network(&encoders);
+                if self.precision.is_int8() && config.trains() {
+                    let remedy = "leave out --precision, and say it to predict";
+                    return Err(user_error(format!(
+                        "--precision int8: {} trains, which is in f32; {remedy}",
+                        self.method
+                    )));
+                }
+                let devices = self.engine.open_all(network, self.precision, session)?;
                 (config, devices)
             }
             None => {
@@ -94,7 +105,12 @@ impl Fit {
                     Some(name) => encoders.locate(name).map(|_| true).map_err(polytag::Error::from)?,
                     None => encoders.locate("minilm").is_ok(),
                 };
-                let devices = self.engine.open_all(encoder, session)?;
+                if self.precision.is_int8() {
+                    return Err(user_error(
+                        "--precision int8 is for methods that train nothing; say --method frozen",
+                    ));
+                }
+                let devices = self.engine.open_all(encoder, self.precision, session)?;
                 let means = Means { encoder, gpu: matches!(devices.0, Device::Cuda(_)) };
                 let choice = Choice::of(&task, means, &session.stop).map_err(polytag::Error::from)?;
                 if !session.quiet {
@@ -184,14 +200,27 @@ fn bytes(size: &str) -> Result<u64, String> {
 
 /// What was fitted, in a line.
 pub(crate) fn summary(manifest: &Manifest, out: &Path, started: Instant) -> String {
-    format!(
+    let fitted = format!(
         "{}: {}, {} labels, {} training documents, {:.1} s\n",
         out.display(),
         manifest.method,
         count(manifest.labels),
         count(manifest.train_documents),
         started.elapsed().as_secs_f64()
-    )
+    );
+    manifest.index.as_ref().map_or(fitted.clone(), |index| format!("{fitted}{}\n", searched(index)))
+}
+
+/// How labels are searched, in a line.
+fn searched(index: &IndexReport) -> String {
+    let mut line = format!("index: {} ({})", index.kind, index.why);
+    if let (Some(width), Some(ef)) = (index.width, index.ef) {
+        line.push_str(&format!(", {width} links a label, walks of {ef}"));
+    }
+    if let (Some(recall), Some(queries)) = (index.recall_at_100, index.queries) {
+        line.push_str(&format!(", recall@100 {recall:.4} on {queries} queries"));
+    }
+    line
 }
 
 /// The settings of a file, with those of the command line laid over them.

@@ -41,6 +41,7 @@ type Read = Result<DocumentRecord, DataError>;
 #[command(after_help = "\
 Examples:
   polytag predict MODEL < docs.jsonl > tags.jsonl
+  polytag predict MODEL --under 3798 < docs.jsonl
   polytag predict MODEL --k 10 --allow mine.txt --in docs.jsonl.gz --out tags.jsonl
   polytag predict MODEL --precision int8 --device cpu < docs.jsonl > tags.jsonl
   echo 'Rules for the import of tea' | polytag predict MODEL --plain
@@ -56,6 +57,9 @@ pub(crate) struct Predict {
     /// Answer only with the labels of this file: an id a line, or JSON lines with an "id"
     #[arg(long, value_name = "FILE")]
     allow: Option<PathBuf>,
+    /// Answer only with this label and those below it, by their broader labels; say it again for more
+    #[arg(long, value_name = "LABEL_ID")]
+    under: Vec<String>,
     /// Leave out labels that score less
     #[arg(long, value_name = "SCORE")]
     threshold: Option<f32>,
@@ -103,6 +107,7 @@ impl Predict {
         let model = method::load(&self.model, &device)?;
         let allowed =
             self.allow.as_deref().map(|path| read_allowed(path, model.label_space(), session)).transpose()?;
+        let allowed = within(allowed, &self.under, model.label_space())?;
         // One more where a document may be among its own labels.
         let k = self.k.saturating_add(usize::from(model.item_to_item()));
         let ask = Ask { k, allowed: allowed.as_ref() };
@@ -256,6 +261,23 @@ fn passage(document: &DocumentRecord, plain: bool) -> Passage<'_> {
         title: document.title.as_deref(),
         text: &document.text,
     }
+}
+
+/// The allowed labels that are below one of `under`, if there are any of these.
+fn within(allowed: Option<Allowed>, under: &[String], space: &LabelSpace) -> anyhow::Result<Option<Allowed>> {
+    if under.is_empty() {
+        return Ok(allowed);
+    }
+    let mut below = Allowed::default();
+    for id in under {
+        let label = space.find(id).ok_or_else(|| {
+            user_error(format!(
+                "--under {id}: the model has no label with that id; `polytag labels MODEL list` shows them"
+            ))
+        })?;
+        space.below(label).into_iter().for_each(|label| _ = below.insert(label));
+    }
+    Ok(Some(below.intersected(allowed.as_ref())))
 }
 
 /// The labels that a file names.

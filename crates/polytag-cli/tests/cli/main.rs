@@ -19,6 +19,7 @@ mod labels; // what a model can answer with
 mod explain; // why it answers
 mod encoders; // what turns text into vectors, fetched
 mod frozen; // an encoder, all the way to an answer
+mod index; // how label vectors are searched
 mod fusion; // unseen labels from scores of another program
 mod word_vectors; // averages of words, all the way to an answer
 mod training; // encoders that learn from documents and labels

@@ -2,16 +2,16 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::marker::PhantomData;
-use std::ops::{Deref, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bytemuck::{Pod, bytes_of, cast_slice, pod_read_unaligned, try_cast_slice};
+use bytemuck::{Pod, bytes_of, cast_slice, pod_read_unaligned};
+use half::f16;
 use safetensors::tensor::{Dtype, SafeTensors};
 
 use super::error::ArtifactError;
-use crate::storage::Mapped;
+use crate::index::Rows;
+use crate::storage::{Array, Mapped};
 
 /// A kind of number that a file may hold.
 pub trait Number: Pod + fmt::Debug + Send + Sync {
@@ -39,6 +39,10 @@ impl Number for u64 {
     const DTYPE: Dtype = Dtype::U64;
 }
 
+impl Number for f16 {
+    const DTYPE: Dtype = Dtype::F16;
+}
+
 impl Number for f32 {
     const DTYPE: Dtype = Dtype::F32;
 }
@@ -58,39 +62,6 @@ fn from_file<T: Number>(bytes: &[u8]) -> Vec<T> {
         false => pod_read_unaligned(&bytes.iter().rev().copied().collect::<Vec<u8>>()),
     };
     bytes.chunks_exact(size_of::<T>()).map(number).collect()
-}
-
-/// Numbers, in memory or in a file.
-#[derive(Debug)]
-pub enum Array<T: Number> {
-    /// In memory.
-    Held(Vec<T>),
-    /// In a file that is mapped, aligned and in this machine's byte order.
-    Mapped {
-        /// The file.
-        file: Arc<Mapped>,
-        /// The bytes.
-        bytes: Range<usize>,
-        /// What they are.
-        kind: PhantomData<T>,
-    },
-}
-
-impl<T: Number> Deref for Array<T> {
-    type Target = [T];
-
-    fn deref(&self) -> &[T] {
-        match self {
-            Array::Held(values) => values,
-            Array::Mapped { file, bytes, .. } => cast_slice(&file[bytes.clone()]),
-        }
-    }
-}
-
-impl<T: Number> From<Vec<T>> for Array<T> {
-    fn from(values: Vec<T>) -> Array<T> {
-        Array::Held(values)
-    }
 }
 
 /// The arrays of a file in the safetensors format, which is mapped. Values are what they are: nobody has looked at them.
@@ -122,13 +93,39 @@ impl MappedTensors {
         if view.dtype() != T::DTYPE {
             return Err(damaged(format!("holds {:?} instead of {:?}", view.dtype(), T::DTYPE)));
         }
-        let data = view.data();
-        if cfg!(target_endian = "big") || try_cast_slice::<u8, T>(data).is_err() {
-            return Ok(from_file(data).into());
-        }
+        Ok(self.where_it_lies(view.data()))
+    }
+
+    /// The vectors called `name`, and how many numbers each has. They may hold any number.
+    ///
+    /// # Errors
+    /// If there are none, or they are kept as nothing that is known.
+    pub fn rows(&self, name: &str) -> Result<(usize, Rows), ArtifactError> {
+        let damaged = |problem: String| ArtifactError::Damaged {
+            path: self.path.clone(),
+            problem: format!("{name}: {problem}"),
+        };
+        let tensors = SafeTensors::deserialize(&self.file).map_err(|error| damaged(error.to_string()))?;
+        let view = tensors.tensor(name).map_err(|error| damaged(error.to_string()))?;
+        let &[_, dim @ (1..)] = view.shape() else {
+            return Err(damaged(format!("has the shape {:?}, which is not vectors", view.shape())));
+        };
+        let rows = match view.dtype() {
+            Dtype::F32 => Rows::F32(self.where_it_lies(view.data())),
+            Dtype::F16 => Rows::F16(self.where_it_lies(view.data())),
+            other => return Err(damaged(format!("holds {other:?} instead of F32 or F16"))),
+        };
+        Ok((dim, rows))
+    }
+
+    /// Whether there is an array called `name`.
+    pub fn has(&self, name: &str) -> bool {
+        SafeTensors::deserialize(&self.file).is_ok_and(|tensors| tensors.tensor(name).is_ok())
+    }
+
+    fn where_it_lies<T: Number>(&self, data: &[u8]) -> Array<T> {
         let start = data.as_ptr() as usize - self.file.as_ptr() as usize;
-        let bytes = start..start + data.len();
-        Ok(Array::Mapped { file: Arc::clone(&self.file), bytes, kind: PhantomData })
+        Array::mapped(&self.file, start..start + data.len()).unwrap_or_else(|| from_file(data).into())
     }
 }
 

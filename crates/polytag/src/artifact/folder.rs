@@ -8,6 +8,7 @@ use super::error::ArtifactError;
 use super::label_table;
 use super::manifest::{MANIFEST, Manifest, StoredFile};
 use super::tensors::Tensors;
+use super::writer::describe;
 use crate::data::LabelSpace;
 use crate::storage::{Mapped, StorageError, read_bounded, require_folder, sha256_hex};
 
@@ -59,9 +60,11 @@ impl ModelFolder {
     /// The arrays of the file `name`, once it has been checked; they stay in the file.
     pub fn mapped(&self, name: &str) -> Result<MappedTensors, ArtifactError> {
         let (path, stored) = self.stored(name)?;
-        let file = Mapped::open(&path)?;
-        self.checked(stored, &file)?;
-        MappedTensors::new(file, path)
+        // Read as a stream, so that what is looked at later is all that takes memory.
+        if describe(&path)?.sha256 != stored.sha256 {
+            return Err(self.damaged(name, "its checksum does not fit"));
+        }
+        MappedTensors::new(Mapped::open(&path)?, path)
     }
 
     /// Where the file `name` is, and what the manifest says of it.

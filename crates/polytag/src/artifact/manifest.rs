@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::error::ArtifactError;
+use crate::index::Precision;
 use crate::storage::sha256_hex;
 
 /// The manifest's file name.
@@ -31,6 +32,42 @@ pub struct StoredFile {
     pub sha256: String,
 }
 
+/// How label vectors are searched, and how well that was found to go when the model was fitted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IndexReport {
+    /// `exact` or `hnsw`.
+    pub kind: String,
+    /// Why it is that.
+    pub why: String,
+    /// What vectors are kept in.
+    pub precision: Precision,
+    /// Links of a label, where there is a graph.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub width: Option<usize>,
+    /// How wide walks through it go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ef: Option<usize>,
+    /// Recall at 100 against a search through all vectors in full, where it is not one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recall_at_100: Option<f64>,
+    /// On how many queries that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queries: Option<usize>,
+}
+
+impl IndexReport {
+    /// That of a search through all vectors.
+    pub fn exact(why: String, precision: Precision) -> IndexReport {
+        let kind = "exact".to_owned();
+        IndexReport { kind, why, precision, width: None, ef: None, recall_at_100: None, queries: None }
+    }
+
+    /// The same, with a recall at 100 that was measured.
+    pub fn measured(self, recall: f64, queries: usize) -> IndexReport {
+        IndexReport { recall_at_100: Some(recall), queries: Some(queries), ..self }
+    }
+}
+
 /// What a model folder holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -52,6 +89,9 @@ pub struct Manifest {
     pub labels: u64,
     /// The files of the task it was fitted on.
     pub sources: Vec<StoredFile>,
+    /// How its label vectors are searched, where that had to be decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<IndexReport>,
     /// The files of the folder.
     pub files: Vec<StoredFile>,
 }
@@ -68,6 +108,7 @@ impl Manifest {
             train_documents: 0,
             labels: 0,
             sources: Vec::new(),
+            index: None,
             files: Vec::new(),
         }
     }

@@ -23,10 +23,10 @@ mod folder; // how it is read
 mod label_log; // what changed since
 mod writer; // how it is written
 
-pub use array::{Array, MappedTensors, Number};
+pub use array::{MappedTensors, Number};
 pub use error::ArtifactError;
 pub use folder::ModelFolder;
 pub use label_log::{LabelLog, NAME as LABEL_LOG, SNAPSHOT as LABEL_SNAPSHOT};
-pub use manifest::{FORMAT_VERSION, MANIFEST, Manifest, StoredFile};
+pub use manifest::{FORMAT_VERSION, IndexReport, MANIFEST, Manifest, StoredFile};
 pub use tensors::{Tensors, TensorsBuilder};
 pub use writer::{EVALUATION, FEEDBACK, ModelWriter, Provenance};

@@ -11,7 +11,7 @@ use super::error::ArtifactError;
 use super::folder::ModelFolder;
 use super::label_log::{self, LabelLog};
 use super::label_table;
-use super::manifest::{MANIFEST, Manifest, StoredFile};
+use super::manifest::{IndexReport, MANIFEST, Manifest, StoredFile};
 use super::tensors::TensorsBuilder;
 use crate::data::LabelSpace;
 use crate::storage::{Compression, Existing, StagedFolder, StorageError, hex};
@@ -118,6 +118,11 @@ impl ModelWriter {
         self.parts(name, &parts)
     }
 
+    /// Notes how label vectors are searched.
+    pub fn index(&mut self, report: IndexReport) {
+        self.manifest.index = Some(report);
+    }
+
     /// Writes the manifest and puts the folder in its place.
     pub fn finish(self) -> Result<Manifest, ArtifactError> {
         let text = self.manifest.to_file().map_err(|error| ArtifactError::Damaged {
@@ -193,7 +198,7 @@ fn list_files(folder: &Path, prefix: &str, files: &mut Vec<(String, PathBuf)>) -
 }
 
 /// Name, size and checksum of a file, read as a stream.
-fn describe(path: &Path) -> Result<StoredFile, ArtifactError> {
+pub(super) fn describe(path: &Path) -> Result<StoredFile, ArtifactError> {
     let file = File::open(path).map_err(StorageError::io(path, "open"))?;
     let mut input = BufReader::new(file);
     let (mut hasher, mut bytes, mut buffer) = (Sha256::new(), 0, vec![0; 1 << 16]);

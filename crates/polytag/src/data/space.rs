@@ -3,7 +3,9 @@
 //! Labels come and go while a model lives. A position, once given, is never given again, so that
 //! weights and indexes laid out by [`LabelId`] stay right.
 
-use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::label::Label;
 use crate::ids::LabelId;
@@ -83,11 +85,13 @@ impl Frequency {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct LabelSpace {
-    labels: Vec<Label>,
+    /// Shared between copies until one of them changes, as are the ids: a task, its documents and a model have the same
+    /// labels, and texts are most of what a label takes.
+    labels: Arc<Vec<Label>>,
     active: Vec<bool>,
     train_counts: Vec<u32>,
     train_documents: u64,
-    by_id: FxHashMap<String, LabelId>,
+    by_id: Arc<FxHashMap<String, LabelId>>,
 }
 
 impl LabelSpace {
@@ -138,6 +142,27 @@ impl LabelSpace {
         self.label(id).parents.iter().filter_map(|parent| self.find(parent))
     }
 
+    /// A label and all that have it among their broader labels, or among those of these, and so on; by position.
+    pub fn below(&self, id: LabelId) -> Vec<LabelId> {
+        let mut narrower: FxHashMap<LabelId, Vec<LabelId>> = FxHashMap::default();
+        for (label, _) in self.iter() {
+            self.parents(label).for_each(|parent| narrower.entry(parent).or_default().push(label));
+        }
+        // Broader labels may go round in a circle: nobody is visited twice.
+        let (mut found, mut open) = (vec![id], vec![id]);
+        let mut known: FxHashSet<LabelId> = [id].into_iter().collect();
+        while let Some(label) = open.pop() {
+            for &child in narrower.get(&label).into_iter().flatten() {
+                if known.insert(child) {
+                    found.push(child);
+                    open.push(child);
+                }
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
     /// How many training documents carry the label.
     pub fn train_count(&self, id: LabelId) -> u32 {
         self.train_counts[id.index()]
@@ -180,8 +205,8 @@ impl LabelSpace {
             return Err(SpaceError::Taken { id: label.id });
         }
         let position = LabelId::from_index(self.labels.len());
-        self.by_id.insert(label.id.clone(), position);
-        self.labels.push(label);
+        Arc::make_mut(&mut self.by_id).insert(label.id.clone(), position);
+        Arc::make_mut(&mut self.labels).push(label);
         self.active.push(true);
         self.train_counts.push(0);
         Ok(position)
@@ -189,7 +214,8 @@ impl LabelSpace {
 
     /// Takes a label out; its position stays empty.
     pub fn remove(&mut self, id: &str) -> Result<LabelId, SpaceError> {
-        let position = self.by_id.remove(id).ok_or_else(|| SpaceError::Unknown { id: id.to_owned() })?;
+        let position = self.find(id).ok_or_else(|| SpaceError::Unknown { id: id.to_owned() })?;
+        Arc::make_mut(&mut self.by_id).remove(id);
         self.active[position.index()] = false;
         Ok(position)
     }
@@ -200,14 +226,15 @@ impl LabelSpace {
         if name.trim().is_empty() {
             return Err(SpaceError::EmptyName { id: id.to_owned() });
         }
-        name.clone_into(&mut self.labels[position.index()].name);
+        name.clone_into(&mut Arc::make_mut(&mut self.labels)[position.index()].name);
         Ok(position)
     }
 
     /// Gives a label another description, or none.
     pub fn describe(&mut self, id: &str, description: Option<String>) -> Result<LabelId, SpaceError> {
         let position = self.find(id).ok_or_else(|| SpaceError::Unknown { id: id.to_owned() })?;
-        self.labels[position.index()].description = description.filter(|text| !text.trim().is_empty());
+        let label = &mut Arc::make_mut(&mut self.labels)[position.index()];
+        label.description = description.filter(|text| !text.trim().is_empty());
         Ok(position)
     }
 }
@@ -239,6 +266,24 @@ mod tests {
         assert_eq!(space.remove("x"), Err(SpaceError::Unknown { id: "x".into() }));
         assert_eq!(space.label(LabelId(0)).name, "A");
         assert_eq!(space.positions(), 1);
+    }
+
+    #[test]
+    fn labels_below_one_are_found_through_others_and_round_a_circle() {
+        let mut space = LabelSpace::default();
+        for (id, parents) in
+            [("a", vec!["c"]), ("b", vec!["a"]), ("c", vec!["b", "x"]), ("d", vec!["b", "a"]), ("e", vec![])]
+        {
+            let parents = parents.into_iter().map(str::to_owned).collect();
+            space.add(Label { parents, ..Label::new(id, id) }).unwrap();
+        }
+        let below =
+            |id: &str| space.below(space.find(id).unwrap()).iter().map(|label| label.0).collect::<Vec<_>>();
+        assert_eq!(below("b"), [0, 1, 2, 3]);
+        assert_eq!(below("d"), [3]);
+        assert_eq!(below("e"), [4]);
+        space.remove("b").unwrap();
+        assert_eq!(space.below(LabelId(0)), [LabelId(0), LabelId(3)]);
     }
 
     #[test]

@@ -70,6 +70,23 @@ impl Allowed {
         self.count == 0
     }
 
+    /// Those of the labels that are in another set, too, if there is one.
+    pub fn intersected(&self, other: Option<&Allowed>) -> Allowed {
+        let bits =
+            (0..self.words()).map(|word| self.word(word) & other.map_or(u64::MAX, |other| other.word(word)));
+        Allowed::from_words(bits.collect())
+    }
+
+    /// Those of the labels that are not in another set.
+    pub fn without(&self, other: &Allowed) -> Allowed {
+        Allowed::from_words((0..self.words()).map(|word| self.word(word) & !other.word(word)).collect())
+    }
+
+    fn from_words(bits: Vec<u64>) -> Allowed {
+        let count = bits.iter().map(|word| word.count_ones() as usize).sum();
+        Allowed { bits, count }
+    }
+
     /// The labels from position 64 · `index` on, one a bit, the first in the lowest.
     pub(super) fn word(&self, index: usize) -> u64 {
         self.bits.get(index).copied().unwrap_or(0)

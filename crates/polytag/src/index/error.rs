@@ -9,6 +9,20 @@ pub enum IndexError {
     /// An index for vectors without numbers.
     #[error("an index needs vectors of at least one number")]
     NoDimensions,
+    /// Vectors too long for sums of 8-bit products.
+    #[error("vectors of {dim} numbers cannot be kept in 8 bits, which {most} can; keep them in 16")]
+    TooLong {
+        /// How many numbers a vector has.
+        dim: usize,
+        /// How many it may have.
+        most: usize,
+    },
+    /// Codes, or a graph, that are not those of the vectors.
+    #[error("{problem}")]
+    Unfit {
+        /// What is wrong.
+        problem: String,
+    },
     /// A vector of another length than the index holds.
     #[error("{label}: its vector holds {found} numbers, and this index holds vectors of {expected}")]
     Dimension {

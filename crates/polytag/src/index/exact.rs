@@ -5,17 +5,26 @@
 //! worst kept label are dropped sixteen at a time. A set of allowed labels, like the positions of removed
 //! ones, decides which vectors are read at all: a search costs what it may answer with.
 //!
-//! Memory: 4 or 2 bytes a number and a bit a position, up to twice that after growing label by label, and 4 bytes a
-//! position where labels gain something.
+//! In 8 bits, scores are those of rounded vectors and queries, so more labels than are wanted are kept and scored again
+//! in 16 bits. What is wanted is among them but for ties within the rounding.
+//!
+//! Memory: 4, 2 or (8 bits with 16 beside them) 3 bytes a number and a bit a position, up to twice that after growing
+//! label by label, and 4 bytes a position where labels gain something. Vectors in a file take no memory but what the
+//! system keeps of it.
 //! A search takes another 4 bytes a number of the queries, and `k` times 8 bytes a query and thread.
 
-use half::f16;
+use std::borrow::Cow;
+
 use rayon::prelude::*;
 
+use super::codes::{CodedQuery, Codes, stride};
 use super::kernel::{Ahead, Group, Instructions, LANES, Lanes, Products, TILE};
+use super::kernel8::{CodedGroup, CodedTile, Integers};
+use super::vectors::Vectors;
 use super::{Allowed, IndexError, LabelIndex, Precision, Rows};
 use crate::ids::LabelId;
 use crate::ranking::{NotFinite, Ranking, Scored, TopK};
+use crate::storage::Array;
 
 /// Most queries that label vectors pass by at once. At 384 numbers each they fill 192 KiB.
 const QUERY_BLOCK: usize = 128;
@@ -27,36 +36,54 @@ const BLOCK_WORDS: usize = 12;
 /// See [`LabelIndex`] for an example.
 #[derive(Debug)]
 pub struct Exact {
-    dim: usize,
-    rows: Rows,
+    pub(super) vectors: Vectors,
     /// The labels that have a vector.
     labels: Allowed,
     /// What labels have before any product, by position; labels past the end have nothing.
     gains: Vec<f32>,
-    instructions: Instructions,
+    pub(super) instructions: Instructions,
+    pub(super) integers: Integers,
 }
 
 impl Exact {
     /// An empty index for vectors of `dim` numbers.
     pub fn new(dim: usize, precision: Precision) -> Result<Exact, IndexError> {
-        Exact::from_rows(dim, Rows::empty(precision), Allowed::default())
+        let coded = precision == Precision::I8;
+        Exact::of(Vectors::new(dim, Rows::empty(precision), coded, None)?, Allowed::default())
     }
 
     /// An index of the vectors in `rows`, of which those of `labels` count. Nothing is copied.
     pub fn from_rows(dim: usize, rows: Rows, labels: Allowed) -> Result<Exact, IndexError> {
-        if dim == 0 {
-            return Err(IndexError::NoDimensions);
+        Exact::of(Vectors::new(dim, rows, false, None)?, labels)
+    }
+
+    /// The same in 8 bits beside `rows`, the codes made anew or, where they were kept, taken as they are: numbers, a
+    /// whole number of cache lines each, and scales.
+    pub fn from_coded_rows(
+        dim: usize,
+        rows: Rows,
+        labels: Allowed,
+        codes: Option<(Array<u8>, Array<f32>)>,
+    ) -> Result<Exact, IndexError> {
+        let codes = codes.map(|(numbers, scales)| Codes::from_parts(dim, numbers, scales)).transpose();
+        let codes = codes.map_err(|problem| IndexError::Unfit { problem })?;
+        Exact::of(Vectors::new(dim, rows, true, codes)?, labels)
+    }
+
+    fn of(vectors: Vectors, labels: Allowed) -> Result<Exact, IndexError> {
+        let (positions, dim) = (vectors.positions(), vectors.dim());
+        if (positions..labels.words() * 64).any(|at| labels.contains(LabelId::from_index(at))) {
+            return Err(IndexError::Shape { found: positions * dim, positions: labels.len(), dim });
         }
-        let positions = rows.len() / dim;
-        let whole = rows.len().is_multiple_of(dim);
-        if !whole || (positions..labels.words() * 64).any(|at| labels.contains(LabelId::from_index(at))) {
-            return Err(IndexError::Shape { found: rows.len(), positions: labels.len(), dim });
-        }
-        if let Some((place, value)) = rows.first_not_finite() {
-            let label = LabelId::from_index(place / dim);
-            return Err(IndexError::Value { label, place: place % dim, value, limit: FINITE });
-        }
-        Ok(Exact { dim, rows, labels, gains: Vec::new(), instructions: Instructions::best() })
+        let (instructions, integers) = (Instructions::best(), Integers::best());
+        Ok(Exact { vectors, labels, gains: Vec::new(), instructions, integers })
+    }
+
+    /// The same index with its vectors in 8 bits beside those it has.
+    pub fn coded(self) -> Result<Exact, IndexError> {
+        let (dim, labels, gains) = (self.dim(), self.labels, self.gains);
+        let coded = Exact::from_coded_rows(dim, self.vectors.into_rows(), labels, None)?;
+        Ok(Exact { gains, ..coded })
     }
 
     /// The same index, where a label has its gain, by position, on top of its product. A label that is given a vector
@@ -81,14 +108,18 @@ impl Exact {
     /// Makes room for the vectors of `positions` labels in all, so that they are taken in without
     /// being moved.
     pub fn reserve(&mut self, positions: usize) -> Result<(), IndexError> {
-        let no_memory = IndexError::Memory { positions, dim: self.dim };
-        let Some(len) = positions.checked_mul(self.dim) else { return Err(no_memory) };
-        self.rows.reserve(len).map_err(|_| no_memory)
+        self.vectors.reserve(positions)
     }
 
-    /// The vectors, end to end by position: what is to be saved.
-    pub fn rows(&self) -> &Rows {
-        &self.rows
+    /// The vectors, end to end by position: what is to be saved. They are copied where they lie in a file and some were
+    /// given since.
+    pub fn rows(&self) -> Cow<'_, Rows> {
+        self.vectors.to_rows()
+    }
+
+    /// The codes and scales in 8 bits, where there are any: what is to be saved beside the vectors.
+    pub fn codes(&self) -> Option<(&[u8], &[f32])> {
+        self.vectors.base().1.map(Codes::parts)
     }
 
     /// The labels that have a vector.
@@ -108,11 +139,7 @@ impl Exact {
     /// # Panics
     /// If there is no such position.
     pub fn extend_with(&self, label: LabelId, to: &mut Vec<f32>) {
-        let range = label.index() * self.dim..(label.index() + 1) * self.dim;
-        match &self.rows {
-            Rows::F32(numbers) => to.extend_from_slice(&numbers[range]),
-            Rows::F16(numbers) => to.extend(numbers[range].iter().map(|number| number.to_f32())),
-        }
+        self.vectors.extend_with(label, to);
     }
 
     /// The same index, its work done with other instructions.
@@ -121,28 +148,20 @@ impl Exact {
         Exact { instructions, ..self }
     }
 
-    fn check_vector(&self, label: LabelId, vector: &[f32]) -> Result<(), IndexError> {
-        if vector.len() != self.dim {
-            return Err(IndexError::Dimension { label, found: vector.len(), expected: self.dim });
-        }
-        let refused = |limit: &'static str| {
-            move |place: usize| IndexError::Value { label, place, value: vector[place], limit }
-        };
-        let (fits, limit): (fn(&f32) -> bool, _) = match self.rows.precision() {
-            Precision::F32 => (|value| value.is_finite(), FINITE),
-            Precision::F16 => (|value| f16::from_f32(*value).is_finite(), HALF),
-        };
-        vector.iter().position(|value| !fits(value)).map_or(Ok(()), |place| Err(refused(limit)(place)))
+    /// The same index, its work in 8 bits done with other instructions.
+    #[cfg(test)]
+    pub(super) fn with_integers(self, integers: Integers) -> Exact {
+        Exact { integers, ..self }
     }
 
-    fn check_queries(&self, queries: &[f32]) -> Result<(), IndexError> {
-        if !queries.len().is_multiple_of(self.dim) {
-            return Err(IndexError::Queries { found: queries.len(), dim: self.dim });
+    pub(super) fn check_queries(&self, queries: &[f32]) -> Result<(), IndexError> {
+        if !queries.len().is_multiple_of(self.vectors.dim()) {
+            return Err(IndexError::Queries { found: queries.len(), dim: self.vectors.dim() });
         }
         match queries.iter().position(|value| !value.is_finite()) {
             None => Ok(()),
             Some(at) => {
-                let (query, place) = (at / self.dim, at % self.dim);
+                let (query, place) = (at / self.vectors.dim(), at % self.vectors.dim());
                 Err(IndexError::Query { query, place, value: queries[at] })
             }
         }
@@ -155,11 +174,15 @@ impl Exact {
     fn search_block(
         &self,
         queries: &[f32],
-        k: usize,
+        (k, coded): (usize, bool),
         allowed: Option<&Allowed>,
     ) -> Result<Vec<Ranking>, NotFinite> {
-        let packed = pack(queries, self.dim);
-        let search = Search { index: self, packed: &packed, count: queries.len() / self.dim, k, allowed };
+        let dim = self.vectors.dim();
+        let sides = match coded {
+            false => Sides::Full(pack(queries, dim)),
+            true => Sides::Coded(pack_codes(queries, dim)),
+        };
+        let search = Search { index: self, sides: &sides, count: queries.len() / dim, k, allowed };
         let words = allowed.map_or(usize::MAX, Allowed::words).min(self.labels.words());
         let walks: Vec<Walk<'_>> = (0..words.div_ceil(BLOCK_WORDS))
             .into_par_iter()
@@ -177,14 +200,66 @@ impl Exact {
         }
         Ok(tops.into_iter().map(TopK::into_ranking).collect())
     }
-}
 
-const FINITE: &str = "only finite numbers can be compared";
-const HALF: &str = "16 bits hold finite numbers up to 65504 only";
+    /// The same search by vectors in full, though they are kept in 8 bits, too.
+    pub fn search_in_full(
+        &self,
+        queries: &[f32],
+        k: usize,
+        allowed: Option<&Allowed>,
+    ) -> Result<Vec<Ranking>, IndexError> {
+        self.search_blocks(queries, k, allowed, false)
+    }
+
+    fn search_blocks(
+        &self,
+        queries: &[f32],
+        k: usize,
+        allowed: Option<&Allowed>,
+        coded: bool,
+    ) -> Result<Vec<Ranking>, IndexError> {
+        self.check_queries(queries)?;
+        let (dim, count) = (self.dim(), queries.len() / self.dim());
+        if k == 0 || count == 0 {
+            return Ok(vec![Ranking::default(); count]);
+        }
+        // Blocks of nearly the same size, each of whole groups.
+        let block = count.div_ceil(count.div_ceil(QUERY_BLOCK)).next_multiple_of(LANES);
+        let found: Vec<Result<Vec<Ranking>, NotFinite>> = queries
+            .par_chunks(block * dim)
+            .map(|queries| match coded {
+                false => self.search_block(queries, (k, false), allowed),
+                true => {
+                    let near = self.search_block(queries, (more_than(k), true), allowed)?;
+                    let near = queries.par_chunks(dim).zip(near);
+                    near.map(|(query, near)| self.scored_again(query, near.labels(), k)).collect()
+                }
+            })
+            .collect();
+        let found: Vec<Vec<Ranking>> = found.into_iter().collect::<Result<_, _>>()?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// The best `k` of some labels that have vectors, scored in full.
+    pub(super) fn scored_again(
+        &self,
+        query: &[f32],
+        labels: impl Iterator<Item = LabelId>,
+        k: usize,
+    ) -> Result<Ranking, NotFinite> {
+        let labels: Vec<u32> = labels.map(|label| label.0).collect();
+        let products = self.vectors.products(self.instructions, query, &labels);
+        let scored = labels.into_iter().zip(products).map(|(label, product)| {
+            let label = LabelId(label);
+            Scored { label, score: product + self.gain(label) }
+        });
+        Ranking::new(scored.collect(), k)
+    }
+}
 
 impl LabelIndex for Exact {
     fn dim(&self) -> usize {
-        self.dim
+        self.vectors.dim()
     }
 
     fn len(&self) -> usize {
@@ -192,19 +267,15 @@ impl LabelIndex for Exact {
     }
 
     fn set(&mut self, label: LabelId, vector: &[f32]) -> Result<(), IndexError> {
-        self.check_vector(label, vector)?;
-        let positions = label.index() + 1;
-        let no_memory = IndexError::Memory { positions, dim: self.dim };
-        let Some(end) = positions.checked_mul(self.dim) else { return Err(no_memory) };
-        self.rows.grow(end).map_err(|_| no_memory)?;
-        self.rows.write(end - self.dim, vector);
+        self.vectors.check(label, vector)?;
+        self.vectors.set(label, vector)?;
         self.labels.insert(label);
         Ok(())
     }
 
     fn remove(&mut self, label: LabelId) {
         if self.labels.remove(label) {
-            self.rows.write(label.index() * self.dim, &vec![0.0; self.dim]);
+            self.vectors.clear(label);
         }
     }
 
@@ -214,20 +285,13 @@ impl LabelIndex for Exact {
         k: usize,
         allowed: Option<&Allowed>,
     ) -> Result<Vec<Ranking>, IndexError> {
-        self.check_queries(queries)?;
-        let count = queries.len() / self.dim;
-        if k == 0 || count == 0 {
-            return Ok(vec![Ranking::default(); count]);
-        }
-        // Blocks of nearly the same size, each of whole groups.
-        let block = count.div_ceil(count.div_ceil(QUERY_BLOCK)).next_multiple_of(LANES);
-        let found: Vec<Result<Vec<Ranking>, NotFinite>> = queries
-            .par_chunks(block * self.dim)
-            .map(|queries| self.search_block(queries, k, allowed))
-            .collect();
-        let found: Vec<Vec<Ranking>> = found.into_iter().collect::<Result<_, _>>()?;
-        Ok(found.into_iter().flatten().collect())
+        self.search_blocks(queries, k, allowed, self.vectors.are_coded())
     }
+}
+
+/// How many labels are kept by codes where `k` are wanted.
+pub(super) fn more_than(k: usize) -> usize {
+    k.saturating_add(k / 2).saturating_add(16)
 }
 
 /// Lays queries side by side in groups: one [`Lanes`] a dimension, group after group. Lanes without a
@@ -244,10 +308,22 @@ fn pack(queries: &[f32], dim: usize) -> Vec<Lanes> {
     packed
 }
 
+/// The same in 8 bits, group by group.
+fn pack_codes(queries: &[f32], dim: usize) -> Vec<CodedGroup> {
+    let queries: Vec<CodedQuery> = queries.chunks(dim).map(CodedQuery::of).collect();
+    queries.chunks(LANES).map(|queries| CodedGroup::new(queries, stride(dim))).collect()
+}
+
+/// Queries side by side, as label vectors meet them.
+enum Sides {
+    Full(Vec<Lanes>),
+    Coded(Vec<CodedGroup>),
+}
+
 /// What all walks of a search share.
 struct Search<'a> {
     index: &'a Exact,
-    packed: &'a [Lanes],
+    sides: &'a Sides,
     count: usize,
     k: usize,
     allowed: Option<&'a Allowed>,
@@ -272,12 +348,13 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(search: &'a Search<'a>) -> Walk<'a> {
-        let (dim, groups) = (search.index.dim, search.count.div_ceil(LANES));
+        let (dim, groups) = (search.index.dim(), search.count.div_ceil(LANES));
         let mut bars = vec![Lanes([f32::INFINITY; LANES]); groups];
         for query in 0..search.count {
             bars[query / LANES].0[query % LANES] = f32::NEG_INFINITY;
         }
-        let wide = if search.index.rows.precision() == Precision::F16 { TILE * dim } else { 0 };
+        let is_wide = matches!(search.sides, Sides::Coded(_)) || search.index.vectors.numbers().is_ok();
+        let wide = if is_wide { 0 } else { TILE * dim };
         Walk {
             search,
             tops: (0..search.count).map(|_| TopK::new(search.k)).collect(),
@@ -322,20 +399,34 @@ impl<'a> Walk<'a> {
 
     /// The products of `labels` with all queries, while the vectors of `next` are on their way.
     fn multiply(&mut self, labels: &[u32], next: Option<&[u32]>) {
-        let Exact { dim, rows, instructions, .. } = self.search.index;
+        let Exact { vectors, instructions, .. } = self.search.index;
+        let dim = vectors.dim();
         self.lower_bars(labels);
         let bars = if self.search.index.gains.is_empty() { &self.bars } else { &self.lowered };
-        let groups = self.search.packed.chunks(*dim).zip(bars);
-        let groups: Vec<Group<'_>> = groups.map(|(queries, bars)| Group { queries, bars }).collect();
-        match rows {
-            Rows::F32(numbers) => {
-                let ahead = next.map(|next| Ahead::new(&pick(numbers, *dim, next)));
-                instructions.multiply(&pick(numbers, *dim, labels), &groups, ahead, &mut self.products);
+        let packed = match self.search.sides {
+            Sides::Full(packed) => packed,
+            Sides::Coded(groups) => {
+                let code = |labels: &[u32], row: usize| vectors.code(labels[row.min(labels.len() - 1)]);
+                let tile = CodedTile {
+                    rows: std::array::from_fn(|row| code(labels, row).0),
+                    scales: std::array::from_fn(|row| code(labels, row).1),
+                };
+                let next = next.map(|next| std::array::from_fn(|row| code(next, row).0));
+                let integers = self.search.index.integers;
+                return integers.multiply(&tile, (groups, bars), next.as_ref(), &mut self.products);
             }
-            Rows::F16(numbers) => {
-                let ahead = next.map(|next| Ahead::new(&pick(numbers, *dim, next)));
-                let narrow = pick(numbers, *dim, labels);
-                for (from, to) in narrow.into_iter().zip(self.wide.chunks_mut(*dim)) {
+        };
+        let groups = packed.chunks(dim).zip(bars);
+        let groups: Vec<Group<'_>> = groups.map(|(queries, bars)| Group { queries, bars }).collect();
+        match vectors.numbers() {
+            Ok(numbers) => {
+                let ahead = next.map(|next| Ahead::new(&vectors.pick(numbers, next)));
+                instructions.multiply(&vectors.pick(numbers, labels), &groups, ahead, &mut self.products);
+            }
+            Err(numbers) => {
+                let ahead = next.map(|next| Ahead::new(&vectors.pick(numbers, next)));
+                let narrow = vectors.pick(numbers, labels);
+                for (from, to) in narrow.into_iter().zip(self.wide.chunks_mut(dim)) {
                     instructions.widen(from, to);
                 }
                 let tile = std::array::from_fn(|row| &self.wide[row * dim..(row + 1) * dim]);
@@ -376,12 +467,4 @@ impl<'a> Walk<'a> {
         }
         Ok(())
     }
-}
-
-/// The vectors of up to twelve labels; the last one again where there are fewer.
-fn pick<'a, T>(numbers: &'a [T], dim: usize, labels: &[u32]) -> [&'a [T]; TILE] {
-    std::array::from_fn(|row| {
-        let start = labels[row.min(labels.len() - 1)] as usize * dim;
-        &numbers[start..start + dim]
-    })
 }

@@ -15,6 +15,9 @@ pub(super) const LANES: usize = 16;
 /// Label vectors that are taken at once. With two registers of queries they fill 24 of AVX-512's 32.
 pub(super) const TILE: usize = 12;
 
+/// Label vectors that meet a single query at once.
+pub(super) const CHAINS: usize = 8;
+
 /// One number of each of sixteen queries. Aligned, so that no load crosses a cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
@@ -74,7 +77,7 @@ impl Instructions {
         let mut all = Vec::new();
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx512f") {
+            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("fma") {
                 all.push(Instructions::Avx512);
             }
             if is_x86_feature_detected!("avx2")
@@ -146,6 +149,20 @@ impl Instructions {
         }
     }
 
+    /// The products of eight label vectors with one query: the bits that [`multiply`](Instructions::multiply) gives.
+    ///
+    /// # Panics
+    /// When they are not of the same length.
+    pub(super) fn chains(self, rows: &[&[f32]; CHAINS], query: &[f32]) -> [f32; CHAINS] {
+        assert!(rows.iter().all(|row| row.len() == query.len()), "vectors as long as the query");
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: FMA was detected, which every processor with AVX-512 has.
+            Instructions::Avx512 | Instructions::Avx2 => unsafe { x86::chains_fma(rows, query) },
+            Instructions::Portable => chains(rows, query),
+        }
+    }
+
     /// Widens 16-bit numbers, exactly.
     ///
     /// # Panics
@@ -162,6 +179,18 @@ impl Instructions {
             Instructions::Portable => widen_rest(from, to),
         }
     }
+}
+
+#[inline(always)]
+fn chains(rows: &[&[f32]; CHAINS], query: &[f32]) -> [f32; CHAINS] {
+    let mut sums = [0.0f32; CHAINS];
+    for (place, &number) in query.iter().enumerate() {
+        for (sum, row) in sums.iter_mut().zip(rows) {
+            *sum = row[place].mul_add(number, *sum);
+        }
+    }
+    // Zero has one sign, so that equal scores are the same bits.
+    sums.map(|sum| sum + 0.0)
 }
 
 fn widen_rest(from: &[f16], to: &mut [f32]) {
@@ -194,7 +223,7 @@ fn portable(tile: &Tile<'_>, group: Group<'_>, products: &mut Products) {
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{Ahead, Group, LANES, Products, TILE, Tile, f16, widen_rest};
+    use super::{Ahead, CHAINS, Group, LANES, Products, TILE, Tile, chains, f16, widen_rest};
 
     /// Twelve labels by `G` registers of queries.
     ///
@@ -301,6 +330,13 @@ mod x86 {
             }
             products.above[first + row] = above;
         }
+    }
+
+    /// # Safety
+    /// FMA is there.
+    #[target_feature(enable = "avx2,fma")]
+    pub(super) unsafe fn chains_fma(rows: &[&[f32]; CHAINS], query: &[f32]) -> [f32; CHAINS] {
+        chains(rows, query)
     }
 
     /// Asks for the part of the next vectors that belongs to the dimensions from `place` on.

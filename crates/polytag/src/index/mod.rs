@@ -8,15 +8,24 @@ mod allowed; // sets of labels
 mod error; // why a vector is not taken or a query not answered
 mod inverted; // sparse, exact
 mod rows; // dense vectors by position, in 32 or 16 bits
+mod codes; // the same in 8 bits
 mod kernel; // products of vectors, by instruction set
+mod kernel8; // products of those in 8 bits
+mod vectors; // where a label's vector lies
 mod exact; // dense, exact
+mod graph; // labels linked to those like them
+mod build; // how such a graph is made
+mod hnsw; // dense, through a graph
 
 #[cfg(test)]
 mod exact_tests;
+#[cfg(test)]
+mod hnsw_tests;
 
 pub use allowed::Allowed;
 pub use error::IndexError;
 pub use exact::Exact;
+pub use hnsw::{GraphArrays, Hnsw, HnswConfig, MEASURED_AT, Measured, recall};
 pub use inverted::{FormEntry, Inverted, Query, SearchScratch};
 pub use rows::{Precision, Rows};
 

@@ -13,7 +13,7 @@ use super::lexical::{LexicalConfig, LexicalModel};
 use crate::artifact::{ArtifactError, ModelFolder, ModelWriter};
 use crate::data::{LabelChange, LabelSpace, Passage};
 use crate::ids::LabelId;
-use crate::index::{Allowed, Exact, LabelIndex as _};
+use crate::index::{Allowed, LabelIndex};
 use crate::predict::{Ask, Explanation, PredictError, Predictor as _, Reason};
 use crate::ranking::{Ranking, Scored};
 
@@ -65,7 +65,7 @@ impl Words {
     pub(super) fn search(
         &self,
         (passages, vectors): (&[Passage<'_>], &[f32]),
-        index: &Exact,
+        index: &dyn LabelIndex,
         ask: &Ask<'_>,
     ) -> Result<Vec<Ranking>, PredictError> {
         let deep = Ask { k: ask.k.saturating_add(self.deep), allowed: ask.allowed };
@@ -82,7 +82,7 @@ impl Words {
     fn mix(
         &self,
         (passage, vector): (Passage<'_>, &[f32]),
-        index: &Exact,
+        index: &dyn LabelIndex,
         (near, worded): (Ranking, Ranking),
         (k, deep): (usize, usize),
     ) -> Result<Ranking, PredictError> {
@@ -144,7 +144,7 @@ pub(super) fn gains(guessed: &[u32], labels: usize, weight: f32) -> Vec<f32> {
 mod tests {
     use super::*;
     use crate::data::Label;
-    use crate::index::Precision;
+    use crate::index::{Exact, Precision};
 
     #[test]
     fn what_one_side_finds_the_other_scores() {

@@ -298,7 +298,12 @@ impl MethodConfig {
             MethodConfig::Fusion(_, config) => serde_json::to_value(config),
             MethodConfig::Blend(_, config) => serde_json::to_value(config),
         };
-        value.expect("plain settings always make JSON")
+        let mut value = value.expect("plain settings always make JSON");
+        // What was always so needs no saying: models from before they could choose stay the same bytes.
+        if value.get("index") == Some(&Value::from("auto")) {
+            value.as_object_mut().map(|settings| settings.remove("index"));
+        }
+        value
     }
 
     /// The method, its settings checked.

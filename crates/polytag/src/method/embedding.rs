@@ -13,10 +13,11 @@ use super::TrainContext;
 use super::beside::Words;
 use super::error::MethodError;
 use super::label_text::{LabelText, text_of};
+use super::label_vectors::{IndexKind, LabelVectors, measured_documents};
 use super::lexical::LexicalModel;
 use super::words::{Piece, reasons};
-use crate::artifact::{ArtifactError, MANIFEST, ModelFolder, ModelWriter, TensorsBuilder};
-use crate::data::{LabelChange, LabelSpace, Passage};
+use crate::artifact::{ArtifactError, MANIFEST, ModelFolder, ModelWriter};
+use crate::data::{Dataset, Document, LabelChange, LabelSpace, Passage};
 use crate::encoder::TextEncoder;
 use crate::ids::LabelId;
 use crate::index::{Allowed, Exact, LabelIndex, Precision};
@@ -29,12 +30,6 @@ const CHUNK: usize = 256;
 
 /// Where the encoder lies in a model folder. A network is a folder that sentence-transformers reads, too.
 pub(super) const ENCODER: &str = "encoder";
-
-/// The file of label vectors, and their name in it.
-const VECTORS: (&str, &str) = ("label_vectors.safetensors", "label_vectors");
-
-/// What labels gain, in the same file.
-const GAINS: &str = "label_gains";
 
 /// How such a model reads and keeps texts: the part of a method's settings that it needs after fitting.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -49,6 +44,9 @@ pub(super) struct EmbeddingSettings {
     pub(super) label_text: LabelText,
     /// What label vectors are kept in.
     pub(super) precision: Precision,
+    /// How they are searched.
+    #[serde(default)]
+    pub(super) index: IndexKind,
     /// How much of `lexical`'s score a label has beside its cosine; 0 for none.
     #[serde(default)]
     pub(super) words: f32,
@@ -69,7 +67,7 @@ pub struct EmbeddingModel {
     settings: EmbeddingSettings,
     encoder: TextEncoder,
     space: LabelSpace,
-    index: Exact,
+    index: LabelVectors,
     words: Option<Words>,
     /// The course of the training, a point a line, where there was one.
     course: Option<String>,
@@ -85,6 +83,7 @@ impl EmbeddingModel {
         let encoder = encoder.into();
         let mut index = Exact::new(encoder.dimension(), settings.precision)?;
         index.reserve(space.positions())?;
+        let index = LabelVectors::from(index);
         let mut model = EmbeddingModel { settings, encoder, space, index, words: None, course: None };
         let labels: Vec<LabelId> = model.space.iter().map(|(id, _)| id).collect();
         let stage = Stage::start(context.progress, "encoding labels", Some(labels.len() as u64));
@@ -116,6 +115,33 @@ impl EmbeddingModel {
         Ok(EmbeddingModel { index, ..self })
     }
 
+    /// The same, its labels in the index that the settings ask for, measured with documents where there are any.
+    pub(super) fn indexed(
+        self,
+        method: &'static str,
+        dataset: &dyn Dataset,
+        context: &TrainContext<'_>,
+    ) -> Result<EmbeddingModel, MethodError> {
+        let gains = !self.index.exact().gains().is_empty();
+        let obstacle =
+            gains.then_some("labels gain something beside their cosines, which a graph does not know");
+        let EmbeddingModel { settings, encoder, space, index, words, course } = self;
+        let sample = || {
+            let documents = measured_documents(dataset)?;
+            let passages: Vec<Passage<'_>> = documents.iter().map(Document::passage).collect();
+            let texts: Vec<Text<'_>> = passages.iter().map(text_of).collect();
+            Ok(if texts.is_empty() { Vec::new() } else { encoder.encode(&texts)? })
+        };
+        let index = index.indexed((method, settings.index), obstacle, sample, context)?;
+        Ok(EmbeddingModel { settings, encoder, space, index, words, course })
+    }
+
+    /// The same, its labels searched by an index that is not the model's own, holds the same vectors, and hears of every
+    /// change.
+    pub fn searched_by(self, index: Box<dyn LabelIndex>) -> EmbeddingModel {
+        EmbeddingModel { index: self.index.searched_by(index), ..self }
+    }
+
     /// Reads a model that [`save`](Predictor::save) wrote, its encoder onto `device`.
     pub fn load(folder: &ModelFolder, device: &Device) -> Result<EmbeddingModel, crate::Error> {
         let settings: EmbeddingSettings = serde_json::from_value(folder.manifest().config.clone())
@@ -123,19 +149,8 @@ impl EmbeddingModel {
         let encoder = TextEncoder::load_exported(&folder.folder(ENCODER)?, device, settings.max_tokens)
             .map_err(MethodError::from)?;
         let space = folder.labels()?;
-        let tensors = folder.tensors(VECTORS.0)?;
-        let (dim, rows) = tensors.rows(VECTORS.1)?;
-        let gains = if tensors.has(GAINS) { tensors.f32(GAINS)? } else { Vec::new() };
-        let fits = dim == encoder.dimension()
-            && rows.len() == dim * space.positions()
-            && gains.len() <= space.positions();
-        if !fits {
-            return Err(folder.damaged(VECTORS.0, "its vectors are not those of the labels").into());
-        }
         let active: Allowed = space.iter().map(|(id, _)| id).collect();
-        let index = Exact::from_rows(dim, rows, active)
-            .and_then(|index| index.with_gains(gains))
-            .map_err(|error| folder.damaged(VECTORS.0, error))?;
+        let index = LabelVectors::load(folder, encoder.dimension(), (&space, active))?;
         let words =
             if settings.words > 0.0 { Some(Words::load(folder, settings.words, &space)?) } else { None };
         let has_course = folder.manifest().files.iter().any(|file| file.name == CURVE);
@@ -164,7 +179,7 @@ impl EmbeddingModel {
     /// # Panics
     /// If there is no such position.
     pub(super) fn extend_with_vector(&self, label: LabelId, to: &mut Vec<f32>) {
-        self.index.extend_with(label, to);
+        self.index.exact().extend_with(label, to);
     }
 
     /// The vectors of labels, end to end.
@@ -190,7 +205,7 @@ impl Predictor for EmbeddingModel {
     fn predict(&self, passages: &[Passage<'_>], ask: &Ask<'_>) -> Result<Vec<Ranking>, PredictError> {
         let vectors = self.vectors_of(passages)?;
         match &self.words {
-            Some(words) => words.search((passages, &vectors), &self.index, ask),
+            Some(words) => words.search((passages, &vectors), self.index.index(), ask),
             None => Ok(self.index.search(&vectors, ask.k, ask.allowed)?),
         }
     }
@@ -216,7 +231,7 @@ impl Predictor for EmbeddingModel {
         let cosine: f32 = shares.iter().map(|(_, share)| share).sum();
         let pieces = shares.into_iter().map(|(range, weight)| Piece { range, weight, attention: None });
         let (mut reasons, marks) = reasons(&passage, pieces);
-        let gain = self.index.gain(label);
+        let gain = self.index.exact().gain(label);
         if gain != 0.0 {
             let words = "(how often the label is guessed)".to_owned();
             reasons.push(Reason { words, field: Field::Text, weight: gain, attention: None });
@@ -247,10 +262,7 @@ impl Predictor for EmbeddingModel {
         model.folder(ENCODER, |path| {
             self.encoder.export(path).map_err(|error| ArtifactError::Encoder(Box::new(error)))
         })?;
-        let vectors = TensorsBuilder::default().rows(VECTORS.1, self.encoder.dimension(), self.index.rows());
-        let gains = self.index.gains();
-        let vectors = if gains.is_empty() { vectors } else { vectors.f32(GAINS, gains) };
-        model.tensors(VECTORS.0, &vectors)?;
+        self.index.save(model)?;
         if let Some(words) = &self.words {
             words.save(model)?;
         }

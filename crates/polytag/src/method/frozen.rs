@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::embedding::{EmbeddingModel, EmbeddingSettings};
 use super::error::MethodError;
 use super::label_text::LabelText;
+use super::label_vectors::IndexKind;
 use super::{Method, TrainContext};
 use crate::data::Dataset;
 use crate::encoder::TextEncoder;
@@ -26,8 +27,10 @@ pub struct FrozenConfig {
     pub max_tokens: Option<usize>,
     /// What of a label is made into its vector.
     pub label_text: LabelText,
-    /// What label vectors are kept in.
+    /// What label vectors are kept in: f32, f16 or i8.
     pub precision: Precision,
+    /// How label vectors are searched: auto, exact or hnsw.
+    pub index: IndexKind,
 }
 
 impl Default for FrozenConfig {
@@ -37,6 +40,7 @@ impl Default for FrozenConfig {
             max_tokens: None,
             label_text: LabelText::default(),
             precision: Precision::F32,
+            index: IndexKind::Auto,
         }
     }
 }
@@ -65,18 +69,20 @@ impl Method for Frozen {
         context: &TrainContext<'_>,
     ) -> Result<Box<dyn Predictor>, MethodError> {
         let folder = context.encoders.locate_any(&self.config.encoder)?;
-        let FrozenConfig { max_tokens, label_text, precision, .. } = self.config;
+        let FrozenConfig { max_tokens, label_text, precision, index, .. } = self.config;
         let settings = EmbeddingSettings {
             max_tokens,
             label_tokens: None,
             label_text,
             precision,
+            index,
             words: 0.0,
             item_to_item: false,
         };
         let encoder = TextEncoder::load(&folder, context.device, &settings.overrides())?;
         let space = dataset.label_space().clone();
-        Ok(Box::new(EmbeddingModel::new(settings, encoder, space, context)?))
+        let model = EmbeddingModel::new(settings, encoder, space, context)?;
+        Ok(Box::new(model.indexed("frozen", dataset, context)?))
     }
 }
 

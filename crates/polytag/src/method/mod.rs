@@ -7,6 +7,7 @@
 mod error; // why a method could not be fitted
 mod label_text; // what of a label an encoder reads
 mod seen_labels; // labels that have weights, and no others
+mod label_vectors; // vectors of labels, and the index that searches them
 mod words; // from pieces of words to words, for explanations
 mod word_rows; // documents as rows of words
 mod lexical; // words of the document against words of the label
@@ -42,6 +43,7 @@ pub use kept::{clear_training, is_under_way};
 pub use label_attention::{LabelAttention, LabelAttentionConfig, LabelAttentionModel};
 pub use label_text::LabelText;
 pub use label_tree::{LabelTree, LabelTreeConfig, LabelTreeModel};
+pub use label_vectors::{AUTO_FROM, IndexKind};
 pub use lexical::{Lexical, LexicalConfig, LexicalModel};
 pub use maclr::{Maclr, MaclrConfig, PairKind};
 pub use recorded::{Recorded, RecordedConfig, RecordedModel};

@@ -13,9 +13,11 @@ mod staged; // whole or not at all
 mod append; // lines behind those of a file, on the disk before anybody is told
 mod positioned; // at places in a file
 mod mapped; // a file as memory
+mod array; // numbers in memory or in such a file
 mod checksum; // the same bytes as before
 
 pub use append::append_durably;
+pub use array::Array;
 pub(crate) use checksum::{hex, sha256_hex};
 pub use error::StorageError;
 pub use lines::{DEFAULT_MAX_LINE, Line, Lines};

@@ -4,6 +4,7 @@ mod peer; // another program's figure, from a Python that has it
 mod encode; // texts to vectors
 mod train_step; // a step of training an encoder
 mod search; // the best labels for a vector
+mod index; // an index over vectors of a file
 mod fusion; // the best combinations of predicted labels
 
 use std::io::{self, Write};
@@ -36,6 +37,7 @@ enum Part {
     Encode(encode::Encode),
     TrainStep(train_step::TrainStep),
     Search(search::Search),
+    Index(index::Index),
     Fusion(fusion::Fusion),
 }
 
@@ -45,6 +47,7 @@ impl Bench {
             Part::Encode(encode) => encode.run(session),
             Part::TrainStep(train_step) => train_step.run(session),
             Part::Search(search) => search.run(session),
+            Part::Index(index) => index.run(session),
             Part::Fusion(fusion) => fusion.run(session),
         }
     }

@@ -67,6 +67,7 @@ enum Kept {
     #[default]
     F32,
     F16,
+    I8,
 }
 
 /// What one program does.
@@ -158,6 +159,7 @@ impl Search {
         let precision = match self.precision {
             Kept::F32 => Precision::F32,
             Kept::F16 => Precision::F16,
+            Kept::I8 => Precision::I8,
         };
         let mut index = Exact::new(self.dim, precision)?;
         index.reserve(self.labels).map_err(|error| user_error(error.to_string()))?;
@@ -181,6 +183,7 @@ impl Search {
         arguments.push(match self.precision {
             Kept::F32 => "f32".to_owned(),
             Kept::F16 => "f16".to_owned(),
+            Kept::I8 => "i8".to_owned(),
         });
         peer::ask(&self.python, PEER, &arguments, |input| {
             (0..self.labels).try_for_each(|label| write(input, &self.vector(label)))?;
@@ -194,6 +197,7 @@ impl Search {
             * match self.precision {
                 Kept::F32 => 4.0,
                 Kept::F16 => 2.0,
+                Kept::I8 => 1.0,
             };
         Figures {
             name,

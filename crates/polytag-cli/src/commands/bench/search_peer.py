@@ -16,6 +16,9 @@ if precision == "f16":
     kind = "IndexScalarQuantizer, QT_fp16"
     index = faiss.IndexScalarQuantizer(dim, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
     index.is_trained = True
+elif precision == "i8":
+    index = faiss.IndexScalarQuantizer(dim, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT)
+    kind = "IndexScalarQuantizer, QT_8bit"
 else:
     kind = "IndexFlatIP"
     index = faiss.IndexFlatIP(dim)
@@ -29,6 +32,8 @@ def read(count):
 done = 0
 while done < labels:
     part = read(min(65536, labels - done))
+    if not index.is_trained:
+        index.train(part)
     index.add(part)
     done += len(part)
 asked = read(queries)

@@ -13,6 +13,7 @@ use polytag_nn::op;
 use serde::{Deserialize, Serialize};
 
 use super::error::MethodError;
+use super::label_vectors::IndexKind;
 use super::training::{HeadKind, LabelTower, Loss, Plan, TrainingConfig, Unseen, train};
 use super::{Method, TrainContext};
 use crate::data::Dataset;
@@ -49,6 +50,9 @@ pub struct DualEncoderConfig {
     /// Whether embeddings that stay as they are go through a learned matrix (paper 003, between eq. 2 and 3).
     /// Where their length is not the documents', they do in any case.
     pub project: bool,
+    /// How label vectors are searched: auto, exact or hnsw.
+    #[serde(default)]
+    pub index: IndexKind,
     /// How it is trained.
     #[serde(flatten)]
     pub training: TrainingConfig,
@@ -59,7 +63,8 @@ impl DualEncoderConfig {
     pub fn of_de() -> DualEncoderConfig {
         let training = TrainingConfig::default();
         let labels = LabelTower::Frozen;
-        DualEncoderConfig { labels, label_encoder: None, pooling: None, project: true, training }
+        let index = IndexKind::Auto;
+        DualEncoderConfig { labels, label_encoder: None, pooling: None, project: true, index, training }
     }
 
     /// DPR: an encoder for documents and one for labels, both trained.
@@ -126,7 +131,8 @@ impl Method for DualEncoder {
         };
         let trained = train(&plan, dataset, context)?;
         let space = dataset.label_space().clone();
-        Ok(Box::new(DualEncoderModel::new(self.name, self.config.clone(), space, trained)?))
+        let model = DualEncoderModel::new(self.name, self.config.clone(), space, trained)?;
+        Ok(Box::new(model.indexed(self.name, dataset, context)?))
     }
 }
 

@@ -4,26 +4,25 @@ use polytag_nn::device::Device;
 use polytag_nn::tokenizer::Text;
 
 use super::DualEncoderConfig;
-use crate::artifact::{ArtifactError, MANIFEST, ModelFolder, ModelWriter, TensorsBuilder};
-use crate::data::{LabelChange, LabelSpace, Passage};
+use crate::artifact::{ArtifactError, MANIFEST, ModelFolder, ModelWriter};
+use crate::data::{Dataset, Document, LabelChange, LabelSpace, Passage};
 use crate::ids::LabelId;
 use crate::index::{Exact, LabelIndex};
+use crate::method::TrainContext;
 use crate::method::error::MethodError;
 use crate::method::label_text::text_of;
-use crate::method::training::{Core, LabelTower, Trained, VECTORS, labels_with_vectors, read_vectors};
+use crate::method::label_vectors::{LabelVectors, measured_documents};
+use crate::method::training::{Core, LabelTower, Trained, labels_with_vectors};
 use crate::method::words::{Piece, reasons};
 use crate::predict::{Ask, Explanation, PredictError, Predictor};
 use crate::ranking::Ranking;
-
-/// What the vectors are called in their file.
-const NAME: &str = "label_vectors";
 
 /// A trained dual encoder.
 pub struct DualEncoderModel {
     config: DualEncoderConfig,
     core: Core,
     space: LabelSpace,
-    index: Exact,
+    index: LabelVectors,
 }
 
 impl DualEncoderModel {
@@ -41,6 +40,27 @@ impl DualEncoderModel {
             index.set(label, &with_bias(&config, vector, bias))?;
         }
         let core = trained.into_core(method, &config.training, &space)?;
+        Ok(DualEncoderModel { config, core, space, index: index.into() })
+    }
+
+    /// The same, its labels in the index that the settings ask for, measured with documents where there are any.
+    pub(super) fn indexed(
+        self,
+        method: &'static str,
+        dataset: &dyn Dataset,
+        context: &TrainContext<'_>,
+    ) -> Result<DualEncoderModel, MethodError> {
+        let DualEncoderModel { config, core, space, index } = self;
+        let own = config.labels == LabelTower::Free;
+        let obstacle =
+            own.then_some("labels have biases of their own, which a graph in 8 bits does not hold");
+        let sample = || {
+            let documents = measured_documents(dataset)?;
+            let passages: Vec<Passage<'_>> = documents.iter().map(Document::passage).collect();
+            let texts: Vec<Text<'_>> = passages.iter().map(text_of).collect();
+            Ok(if texts.is_empty() || own { Vec::new() } else { core.encoder.encode(&texts)? })
+        };
+        let index = index.indexed((method, config.index), obstacle, sample, context)?;
         Ok(DualEncoderModel { config, core, space, index })
     }
 
@@ -52,7 +72,7 @@ impl DualEncoderModel {
         let space = folder.labels()?;
         let labels = labels_with_vectors(&space, config.labels, config.training.unseen);
         let dimension = index_dimension(&config, core.encoder.dimension());
-        let index = read_vectors(folder, (VECTORS, NAME), dimension, (&space, &labels))?;
+        let index = LabelVectors::load(folder, dimension, (&space, labels))?;
         Ok(DualEncoderModel { config, core, space, index })
     }
 
@@ -68,7 +88,7 @@ impl DualEncoderModel {
 
     /// The vector of a label, if it has one, and its own bias.
     fn vector(&self, label: LabelId) -> Option<(Vec<f32>, f32)> {
-        let mut vector = self.index.vector(label)?;
+        let mut vector = self.index.exact().vector(label)?;
         let bias = match self.config.labels {
             LabelTower::Free => vector.pop().unwrap_or_default(),
             _ => 0.0,
@@ -103,12 +123,13 @@ impl Predictor for DualEncoderModel {
 
     fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
         let (space, changed) = self.space.changed(changes).map_err(|(_, error)| error)?;
-        let has_vector = |label| self.index.labels().contains(label);
+        let has_vector = |label| self.index.exact().labels().contains(label);
         let written = self.core.maker.rewritten(&space, &changed, has_vector)?;
         if !written.is_empty() {
             // Made first: after an error nothing has changed.
             let vectors = self.core.maker.make(&self.core.encoder, &space, &written)?;
-            for (&label, vector) in written.iter().zip(vectors.outputs.chunks_exact(self.index.dim())) {
+            for (&label, vector) in written.iter().zip(vectors.outputs.chunks_exact(self.index.exact().dim()))
+            {
                 self.index.set(label, vector)?;
             }
         }
@@ -147,6 +168,6 @@ impl Predictor for DualEncoderModel {
 
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
         self.core.save(model)?;
-        model.tensors(VECTORS, &TensorsBuilder::default().rows(NAME, self.index.dim(), self.index.rows()))
+        self.index.save(model)
     }
 }

@@ -285,9 +285,9 @@ impl Predictor for LabelAttentionModel {
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
         self.core.save(model)?;
         let dimension = self.core.encoder.dimension();
-        let mut tensors = TensorsBuilder::default()
-            .rows(OUTPUTS, dimension, self.vectors.outputs.rows())
-            .rows(QUERIES, dimension, self.vectors.queries.rows());
+        let (outputs, queries) = (self.vectors.outputs.rows(), self.vectors.queries.rows());
+        let mut tensors =
+            TensorsBuilder::default().rows(OUTPUTS, dimension, &outputs).rows(QUERIES, dimension, &queries);
         if !self.vectors.biases.is_empty() {
             tensors = tensors.f32(BIASES, &self.vectors.biases);
         }

@@ -9,13 +9,14 @@ use super::explain::{Turn, attribute};
 use super::features::Features;
 use super::tree::Tree;
 use super::weights::{MOST_CHILDREN, Weights, names};
-use crate::artifact::{Array, ArtifactError, MANIFEST, ModelFolder, ModelWriter, TensorsBuilder};
+use crate::artifact::{ArtifactError, MANIFEST, ModelFolder, ModelWriter, TensorsBuilder};
 use crate::data::{LabelChange, LabelSpace, Passage};
 use crate::ids::LabelId;
 use crate::method::seen_labels::{changed_among_seen, seen_labels};
 use crate::predict::{Ask, Explanation, PredictError, Predictor};
 use crate::ranking::{Ranking, Scored};
 use crate::sparse::Entry;
+use crate::storage::Array;
 
 /// The file of trees and classifiers.
 const TREES: &str = "trees.safetensors";

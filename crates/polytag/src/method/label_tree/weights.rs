@@ -11,8 +11,9 @@
 use std::ops::Range;
 
 use super::tree::Tree;
-use crate::artifact::{Array, ArtifactError, MappedTensors, TensorsBuilder};
+use crate::artifact::{ArtifactError, MappedTensors, TensorsBuilder};
 use crate::sparse::Entry;
+use crate::storage::Array;
 
 /// The largest whole number of a weight.
 const FULL: f32 = i16::MAX as f32;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::index::Precision;
 use crate::method::error::MethodError;
 use crate::method::label_text::LabelText;
+use crate::method::label_vectors::IndexKind;
 use crate::method::lexical::LexicalConfig;
 use crate::method::training::{number, rate_by_width, tokens};
 use crate::text::Language;
@@ -99,8 +100,10 @@ pub struct MaclrConfig {
     /// How often a stage is measured on the dev split, by cosines alone, if there is one; 0 for never. Nothing is chosen
     /// by it.
     pub evaluations: u32,
-    /// What label vectors are kept in.
+    /// What label vectors are kept in: f32, f16 or i8.
     pub precision: Precision,
+    /// How label vectors are searched: auto, exact or hnsw, which wants label_prior = 0.
+    pub index: IndexKind,
 }
 
 impl Default for MaclrConfig {
@@ -138,6 +141,7 @@ impl Default for MaclrConfig {
             keep: None,
             evaluations: 1,
             precision: Precision::F32,
+            index: IndexKind::Auto,
         }
     }
 }

@@ -57,6 +57,7 @@ impl Method for Maclr {
             label_tokens: Some(config.label_tokens),
             label_text: config.label_text,
             precision: config.precision,
+            index: config.index,
             words: config.words,
             item_to_item: config.item_to_item,
         };
@@ -65,6 +66,7 @@ impl Method for Maclr {
         if let Some(gains) = gains {
             model = model.with_gains(gains)?;
         }
+        model = model.indexed(self.name, dataset, context)?;
         if let Some(words) = words {
             model = model.with_words(words);
         }

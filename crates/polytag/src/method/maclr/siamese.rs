@@ -62,7 +62,7 @@ impl Siamese<'_> {
 
     /// An index of the vectors of labels, by row.
     pub(super) fn index(&self, parameters: &Parameters, labels: &Labels) -> Result<Exact, Error> {
-        let rows = Rows::F32(self.vectors(parameters, &labels.texts.iter().collect::<Vec<_>>())?);
+        let rows = Rows::F32(self.vectors(parameters, &labels.texts.iter().collect::<Vec<_>>())?.into());
         let all: Allowed = (0..labels.len()).map(LabelId::from_index).collect();
         Exact::from_rows(self.encoder.config().hidden, rows, all)
             .map_err(|error| Error::Unfit(error.to_string()))

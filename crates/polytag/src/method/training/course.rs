@@ -86,7 +86,7 @@ impl Measured<'_> {
             rows.push(if self.tower.comparison == Comparison::Product { bias } else { 0.0 });
         }
         let all: Allowed = (0..labels).map(LabelId::from_index).collect();
-        let index = Exact::from_rows(outputs.tensor().columns() + 1, Rows::F32(rows), all);
+        let index = Exact::from_rows(outputs.tensor().columns() + 1, Rows::F32(rows.into()), all);
         let index = index.map_err(|error| Error::Unfit(error.to_string()))?;
         let vectors = in_batches(self.encoder, self.parameters, texts, |tape, states, batch| {
             let Ready::Vectors(vectors) = self.head.ready(tape, states, batch, self.tower.comparison)? else {

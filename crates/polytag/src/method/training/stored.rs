@@ -69,7 +69,8 @@ impl Core {
         }
         model.tensors(HEAD, &tensors)?;
         if let Some(residuals) = &self.maker.residuals {
-            let rows = TensorsBuilder::default().rows(RESIDUALS.1, residuals.dim(), residuals.rows());
+            let rows = residuals.rows();
+            let rows = TensorsBuilder::default().rows(RESIDUALS.1, residuals.dim(), &rows);
             model.tensors(RESIDUALS.0, &rows)?;
         }
         model.file(CURVE, self.record[0].as_bytes())?;
