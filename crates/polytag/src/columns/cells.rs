@@ -197,9 +197,71 @@ impl<'a> Ids<'a> {
     }
 }
 
+/// The lists of ids of a column: a list of texts or of whole numbers a row.
+pub struct Lists<'a> {
+    list: &'a dyn Array,
+    items: Ids<'a>,
+}
+
+impl<'a> Lists<'a> {
+    /// An error unless a column of this type holds such lists; `name` is what it calls the column.
+    pub fn check(name: &str, kind: &DataType) -> Result<(), ColumnError> {
+        match kind {
+            DataType::List(item) | DataType::LargeList(item)
+                if Ids::check(name, item.data_type()).is_ok() =>
+            {
+                Ok(())
+            }
+            DataType::Null => Ok(()),
+            _ => Err(ColumnError::Kind {
+                column: name.to_owned(),
+                found: Box::new(kind.clone()),
+                expected: "a list of texts or of whole numbers",
+                remedy: "name another column, or make lists of it",
+            }),
+        }
+    }
+
+    /// The lists of `array`; `name` is what an error calls the column.
+    ///
+    /// # Errors
+    /// If the column holds something else.
+    pub fn of(name: &str, array: &'a dyn Array) -> Result<Lists<'a>, ColumnError> {
+        Lists::check(name, array.data_type())?;
+        let items = match array.data_type() {
+            DataType::List(_) => Ids::of(name, array.as_list::<i32>().values().as_ref())?,
+            DataType::LargeList(_) => Ids::of(name, array.as_list::<i64>().values().as_ref())?,
+            _ => Ids::Numbers(Vec::new()),
+        };
+        Ok(Lists { list: array, items })
+    }
+
+    /// The list of a row, what is null in it left out; none where it is null itself.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn get(&self, row: usize) -> Option<Vec<String>> {
+        if self.list.is_null(row) || self.list.data_type() == &DataType::Null {
+            return None;
+        }
+        let range = match self.list.data_type() {
+            DataType::List(_) => {
+                let ends = self.list.as_list::<i32>().value_offsets();
+                ends[row] as usize..ends[row + 1] as usize
+            }
+            _ => {
+                let ends = self.list.as_list::<i64>().value_offsets();
+                ends[row] as usize..ends[row + 1] as usize
+            }
+        };
+        Some(range.filter_map(|item| self.items.get(item)).map(str::to_owned).collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arrow_array::builder::{Int64Builder, LargeListBuilder, ListBuilder, StringBuilder};
     use arrow_array::{ArrayRef, DictionaryArray, Float64Array, Int64Array, NullArray, UInt8Array};
     use arrow_schema::Field;
     use std::sync::Arc;
@@ -239,6 +301,26 @@ mod tests {
         assert_eq!((ids.get(0), ids.get(1)), (Some("-7"), None));
         assert_eq!(Ids::of("id", &UInt8Array::from(vec![255])).unwrap().get(0), Some("255"));
         assert_eq!(Ids::of("id", &StringArray::from(vec!["x"])).unwrap().get(0), Some("x"));
+    }
+
+    #[test]
+    fn lists_are_of_texts_or_numbers() {
+        let mut words = ListBuilder::new(StringBuilder::new());
+        words.append_value([Some("a"), None, Some("b")]);
+        words.append_null();
+        words.append_value([None::<&str>; 0]);
+        let words = words.finish();
+        let lists = Lists::of("l", &words).unwrap();
+        let all = [0, 1, 2].map(|row| lists.get(row));
+        assert_eq!(all, [Some(vec!["a".to_owned(), "b".to_owned()]), None, Some(vec![])]);
+        assert_eq!(Lists::of("l", &words.slice(2, 1)).unwrap().get(0), Some(vec![]));
+        let mut numbers = LargeListBuilder::new(Int64Builder::new());
+        numbers.append_value([Some(3), Some(4)]);
+        let numbers = numbers.finish();
+        assert_eq!(Lists::of("l", &numbers).unwrap().get(0).unwrap(), ["3", "4"]);
+        assert_eq!(Lists::of("l", &NullArray::new(1)).unwrap().get(0), None);
+        let complaint = Lists::of("l", &StringArray::from(vec!["a"])).err().unwrap().to_string();
+        assert!(complaint.starts_with("the column \"l\" is of type Utf8, where a list"), "{complaint}");
     }
 
     #[test]

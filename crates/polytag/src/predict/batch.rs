@@ -90,6 +90,17 @@ impl FoundColumns {
         &self.schema
     }
 
+    /// The position of the column of texts.
+    pub(super) fn text(&self) -> usize {
+        self.text
+    }
+
+    /// The positions of the columns that are read and not passed on.
+    pub(super) fn read_only(&self) -> Vec<usize> {
+        let read = [Some(self.text), self.title].into_iter().flatten();
+        read.filter(|position| self.id != Some(*position) && !self.keep.contains(position)).collect()
+    }
+
     /// The positions of the columns that are read, in ascending order, each once.
     pub fn positions(&self) -> Vec<usize> {
         let mut all: Vec<usize> =

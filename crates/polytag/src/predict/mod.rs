@@ -4,7 +4,9 @@
 //! at any time, and each answer can be explained.
 
 mod explanation; // why a label was given
-mod batch; // tables tagged
+mod batch; // batches of columns tagged
+
+pub mod tables; // files of rows tagged
 
 pub use batch::{BatchTagger, Columns, FoundColumns, TaggedBatch};
 pub use explanation::{Explanation, Field, Mark, Reason};
