@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use polytag::data::DataError;
 use polytag::encoder::EncoderError;
 use polytag::method::MethodError;
+use polytag::predict::tables::TablesError;
 use polytag::{Error, Fault};
 
 /// The user's input must be mended before the program can go on.
@@ -57,6 +58,7 @@ fn exit_code(error: &anyhow::Error) -> u8 {
         Some(Error::Data(DataError::Stopped) | Error::Method(MethodError::Stopped)) => STOPPED,
         Some(Error::Method(MethodError::Data(DataError::Stopped))) => STOPPED,
         Some(Error::Encoder(EncoderError::Stopped)) => STOPPED,
+        Some(Error::Tables(TablesError::Stopped { .. } | TablesError::Data(DataError::Stopped))) => STOPPED,
         Some(library) if library.fault() == Fault::User => USER,
         _ => OURS,
     }

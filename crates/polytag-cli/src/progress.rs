@@ -3,12 +3,15 @@
 use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle as BarStyle};
 use polytag::progress::{Event, Progress, Silent};
 
 use crate::failure::say;
+
+/// How often a log hears of long work.
+const EVERY: Duration = Duration::from_secs(30);
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +50,7 @@ impl Progress for Bars {
             Event::Started { stage, total } => {
                 let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
                 let template = match total {
-                    Some(_) => "{msg:22} {wide_bar} {human_pos}/{human_len} {eta:>4}",
+                    Some(_) => "{msg:22} {wide_bar} {human_pos}/{human_len} {per_sec:.0} {eta:>4}",
                     None => "{spinner} {msg:20} {human_pos}  {elapsed}",
                 };
                 if let Ok(style) = BarStyle::with_template(template) {
@@ -110,18 +113,44 @@ struct Stage {
     name: String,
     started: Instant,
     steps: u64,
+    total: Option<u64>,
+    /// When a line was last printed, and how many steps there were then.
+    told: (Instant, u64),
+}
+
+impl Stage {
+    fn start(name: &str, total: Option<u64>) -> Stage {
+        let now = Instant::now();
+        Stage { name: name.to_owned(), started: now, steps: 0, total, told: (now, 0) }
+    }
+
+    /// A line now and then, so that a log shows that long work goes on, and how fast.
+    fn advance(&mut self, steps: u64) {
+        self.steps += steps;
+        let (then, before) = self.told;
+        if then.elapsed() < EVERY {
+            return;
+        }
+        let total = self.total.map_or_else(String::new, |total| format!(" of {}", HumanCount(total)));
+        let rate = (self.steps - before) as f64 / then.elapsed().as_secs_f64();
+        say(&format!(
+            "{}: {}{total}, {} a second",
+            self.name,
+            HumanCount(self.steps),
+            HumanCount(rate as u64)
+        ));
+        self.told = (Instant::now(), self.steps);
+    }
 }
 
 impl Progress for Lines {
     fn report(&self, event: Event<'_>) {
         let Ok(mut current) = self.current.lock() else { return };
         match event {
-            Event::Started { stage, .. } => {
-                *current = Some(Stage { name: stage.to_owned(), started: Instant::now(), steps: 0 });
-            }
+            Event::Started { stage, total } => *current = Some(Stage::start(stage, total)),
             Event::Advanced(steps) => {
                 if let Some(stage) = &mut *current {
-                    stage.steps += steps;
+                    stage.advance(steps);
                 }
             }
             Event::Finished => {

@@ -1,12 +1,14 @@
 //! One error over all stages, for callers that only pass it on.
 
 use crate::artifact::ArtifactError;
+use crate::columns::TableError;
 use crate::data::DataError;
 use crate::encoder::EncoderError;
 use crate::method::MethodError;
 use crate::metric::MetricError;
 use crate::picture::PictureError;
 use crate::predict::PredictError;
+use crate::predict::tables::TablesError;
 use crate::storage::StorageError;
 
 /// Whose move it is after a failure.
@@ -24,6 +26,12 @@ pub enum Error {
     /// Reading or writing bytes.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// Reading or writing a table.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// Tagging files of rows.
+    #[error(transparent)]
+    Tables(#[from] TablesError),
     /// Reading, checking or importing a task.
     #[error(transparent)]
     Data(#[from] DataError),
@@ -54,6 +62,8 @@ impl Error {
             Error::Storage(_) | Error::Data(_) | Error::Artifact(_) | Error::Metric(_) => Fault::User,
             // Vectors come from our own encoders and are checked where they are made.
             Error::Picture(_) => Fault::Ours,
+            Error::Table(error) => error.fault(),
+            Error::Tables(error) => error.fault(),
             Error::Encoder(error) => error.fault(),
             Error::Method(error) => error.fault(),
             Error::Predict(error) => error.fault(),

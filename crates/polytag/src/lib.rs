@@ -15,6 +15,7 @@ pub mod ranking; // scored labels, finite and ordered
 pub mod progress; // how long work is watched and stopped
 
 pub mod storage; // bytes in and out: decompression, bounded lines, folders written whole
+pub mod columns; // tables of columns: Arrow batches, whatever types their columns have
 pub mod data; // task folder in: documents, labels, splits, statistics, importers
 pub mod text; // words out of text
 pub mod picture; // drawings and pages out of vectors and curves

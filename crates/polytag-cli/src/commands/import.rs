@@ -9,6 +9,7 @@ use polytag::data::import::debian::{DEFAULT_LISTS, Debian, DebianLabels};
 use polytag::data::import::eurlex57k::Eurlex57k;
 use polytag::data::import::lightxml::LightXml;
 use polytag::data::import::skos::Skos;
+use polytag::data::import::table::Tables;
 use polytag::data::import::wordnet::{DEFAULT_WORDNET, Wordnet};
 use polytag::data::import::xc::Xc;
 use polytag::data::import::{ImportContext, Importer, Shares, import};
@@ -119,6 +120,15 @@ Examples:
   polytag import csv products.csv tasks/shop --text-column description --labels-column categories
   polytag import csv notes.tsv tasks/notes --label-file codes.csv --label-separator '|'")]
     Csv(CsvArguments),
+    /// Tables of columns: a Parquet or Arrow file, or a folder of them
+    #[command(after_help = "\
+Examples:
+  polytag import parquet products.parquet tasks/shop --text-column description --labels-column categories
+  polytag import parquet dataset/data tasks/news --label-file topics.jsonl
+
+Labels are lists of texts or numbers, or one text with something between them; null means that nobody labelled the
+document. In a folder, train-….parquet, validation-….parquet and test-….parquet are the splits.")]
+    Parquet(TableArguments),
     /// Packages of the machine's own apt lists
     #[command(after_help = "\
 Examples:
@@ -191,6 +201,50 @@ impl CsvArguments {
             split: self.split_column.clone(),
             delimiter: self.delimiter,
             quoting: !self.no_quoting,
+            label_separator: self.label_separator.clone(),
+            label_file: self.label_file.clone(),
+            shares: self.shares.shares(),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+struct TableArguments {
+    #[command(flatten)]
+    places: Places,
+    /// The column of ids, text or whole numbers; unless given, `id`, or else the number of the row
+    #[arg(long, value_name = "NAME")]
+    id_column: Option<String>,
+    /// The column of titles; unless given, `title`, if there is one
+    #[arg(long, value_name = "NAME")]
+    title_column: Option<String>,
+    /// The column of texts
+    #[arg(long, value_name = "NAME", default_value = "text")]
+    text_column: String,
+    /// The column of labels; unless given, `labels`, if there is one
+    #[arg(long, value_name = "NAME")]
+    labels_column: Option<String>,
+    /// The column that says train, dev or test; unless given, names of files do, or splits are drawn
+    #[arg(long, value_name = "NAME")]
+    split_column: Option<String>,
+    /// What stands between the labels of a document, where they are one text
+    #[arg(long, value_name = "TEXT", default_value = ";")]
+    label_separator: String,
+    /// A table or JSON lines with the labels' id, name, description, aliases and parents
+    #[arg(long, value_name = "FILE")]
+    label_file: Option<PathBuf>,
+    #[command(flatten)]
+    shares: ShareArguments,
+}
+
+impl TableArguments {
+    fn importer(&self) -> Tables {
+        Tables {
+            id: self.id_column.clone(),
+            title: self.title_column.clone(),
+            text: self.text_column.clone(),
+            labels: self.labels_column.clone(),
+            split: self.split_column.clone(),
             label_separator: self.label_separator.clone(),
             label_file: self.label_file.clone(),
             shares: self.shares.shares(),
@@ -297,6 +351,7 @@ impl Format {
                 (Box::new(Skos { language: language.clone() }), places.pair())
             }
             Format::Csv(arguments) => (Box::new(arguments.importer()), arguments.places.pair()),
+            Format::Parquet(arguments) => (Box::new(arguments.importer()), arguments.places.pair()),
             Format::Debian { places, labels, vocabulary, shares } => {
                 let (labels, vocabulary) = (*labels, vocabulary.clone());
                 let importer = Debian { labels, vocabulary, shares: shares.shares() };

@@ -1,4 +1,6 @@
-//! `polytag predict`: documents in, labels out, as streams.
+//! `polytag predict`: documents in, labels out, as streams. Lines that come in and go out are here, tables in `predict/`.
+
+mod tables; // tables, and folders of files
 
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -22,6 +24,7 @@ use crate::device::{EngineArguments, PrecisionArgument};
 use crate::failure::{USER, say, user_error};
 use crate::output;
 use crate::settings::Session;
+use tables::TableArguments;
 
 /// Documents tagged at once: enough for all cores, few enough to stay small.
 const BATCH: usize = 512;
@@ -36,7 +39,7 @@ const HEARING: Duration = Duration::from_millis(100);
 
 type Read = Result<DocumentRecord, DataError>;
 
-/// Tag documents: JSON lines in, JSON lines out
+/// Tag documents: lines, tables or folders of them in, lines or tables out
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -45,9 +48,15 @@ Examples:
   polytag predict MODEL --k 10 --allow mine.txt --in docs.jsonl.gz --out tags.jsonl
   polytag predict MODEL --precision int8 --device cpu < docs.jsonl > tags.jsonl
   echo 'Rules for the import of tea' | polytag predict MODEL --plain
+  polytag predict MODEL --in docs.parquet --text-column body --keep date --out tags.parquet
+  polytag predict MODEL --in documents/ --out tags/
 
 A line in is {\"id\", \"title\"?, \"text\"}, as in a task folder, or with --plain just a text.
-A line out is {\"id\", \"labels\": [{\"id\", \"name\", \"score\", \"seen\"}]}, in the same order.")]
+A line out is {\"id\", \"labels\": [{\"id\", \"name\", \"score\", \"seen\"}]}, in the same order.
+
+Tables (.parquet, .arrow, .feather) have a row a document, and the answer has the columns id and labels. A row whose
+text is null comes out with null labels. A folder of files is answered with a folder of files; run again, a command that
+was stopped or killed goes on where it was.")]
 pub(crate) struct Predict {
     /// The model folder
     model: PathBuf,
@@ -63,16 +72,18 @@ pub(crate) struct Predict {
     /// Leave out labels that score less
     #[arg(long, value_name = "SCORE")]
     threshold: Option<f32>,
-    /// Read from a file (.gz and .zst are unpacked) instead of standard input
-    #[arg(long = "in", value_name = "FILE")]
+    /// Read from a file (.gz and .zst are unpacked), or from all files of a folder, instead of standard input
+    #[arg(long = "in", value_name = "FILE|FOLDER")]
     input: Option<PathBuf>,
-    /// Write to a file, which appears when all is done, instead of standard output
-    #[arg(long, value_name = "FILE")]
+    /// Write to a file, which appears when all is done, or to a folder, instead of standard output
+    #[arg(long, value_name = "FILE|FOLDER")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    tables: TableArguments,
     /// Each line is a text, not JSON; its number becomes its id
     #[arg(long)]
     plain: bool,
-    /// Report lines that cannot be read and go on; the exit code still tells
+    /// Report lines, and files of a folder, that cannot be read and go on; the exit code still tells
     #[arg(long)]
     keep_going: bool,
     #[command(flatten)]
@@ -108,6 +119,9 @@ impl Predict {
         let allowed =
             self.allow.as_deref().map(|path| read_allowed(path, model.label_space(), session)).transpose()?;
         let allowed = within(allowed, &self.under, model.label_space())?;
+        if self.is_of_tables()? {
+            return self.tag_tables(model.as_ref(), allowed.as_ref(), session);
+        }
         // One more where a document may be among its own labels.
         let k = self.k.saturating_add(usize::from(model.item_to_item()));
         let ask = Ask { k, allowed: allowed.as_ref() };

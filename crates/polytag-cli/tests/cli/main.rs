@@ -13,6 +13,8 @@ mod inspect; // what a task holds
 mod split; // tasks with less supervision
 mod fit; // from task to model
 mod predict; // documents in, labels out
+mod tables; // columns in, columns out
+mod folders; // folders of files, killed and begun again
 mod serve; // asked over HTTP, killed and started again
 mod evaluate; // how good it is
 mod labels; // what a model can answer with

@@ -5,10 +5,12 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use arrow_array::{ArrayRef, RecordBatch, StringArray};
+use polytag::columns::{Form, JsonRows, Table, TableWriter};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -120,6 +122,39 @@ impl Lab {
         tree
     }
 
+    /// Writes a table, as Parquet or Arrow by its name, with row groups of so many rows.
+    pub(crate) fn write_table(&self, name: &str, columns: Vec<(&str, ArrayRef)>, group: usize) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let columns = columns.into_iter().map(|(name, array)| (name, array, true));
+        let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+        let form = Form::from_name(&path).unwrap();
+        let mut writer =
+            TableWriter::new(fs::File::create(&path).unwrap(), &path, form, batch.schema()).unwrap();
+        for start in (0..batch.num_rows()).step_by(group) {
+            writer.write(&batch.slice(start, group.min(batch.num_rows() - start))).unwrap();
+            writer.end_group().unwrap();
+        }
+        writer.finish().unwrap();
+    }
+
+    /// The rows of a table, each as JSON.
+    pub(crate) fn table(&self, name: &str) -> Vec<Value> {
+        let table = Table::open(&self.path(name)).unwrap();
+        let all: Vec<usize> = (0..table.schema().fields().len()).collect();
+        let mut rows = Vec::new();
+        for batch in table.batches(&all, 0).unwrap() {
+            let batch = batch.unwrap();
+            let lines = JsonRows::of(&batch).unwrap();
+            for row in 0..batch.num_rows() {
+                let mut line = Vec::new();
+                lines.write(row, &mut line);
+                rows.push(serde_json::from_slice(&line).unwrap());
+            }
+        }
+        rows
+    }
+
     /// The program with these arguments, in this folder, its output caught.
     pub(crate) fn command<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_polytag"));
@@ -204,6 +239,11 @@ impl Ran {
         let start = self.stderr.rfind("error: ").unwrap_or_else(|| panic!("no complaint: {self:#?}"));
         self.stderr[start + "error: ".len()..].trim_end().to_owned()
     }
+}
+
+/// A column of texts.
+pub(crate) fn texts<'a>(rows: impl IntoIterator<Item = impl Into<Option<&'a str>>>) -> ArrayRef {
+    Arc::new(rows.into_iter().map(Into::into).collect::<StringArray>())
 }
 
 /// Lines of JSON.

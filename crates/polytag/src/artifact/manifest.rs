@@ -113,6 +113,13 @@ impl Manifest {
         }
     }
 
+    /// The same for the same model, however it is called: a checksum of all that is said here, the checksums of its files
+    /// among them.
+    pub fn fingerprint(&self) -> String {
+        let json = serde_json::to_string(self).expect("texts and numbers always make JSON");
+        sha256_hex(json.as_bytes())
+    }
+
     /// The manifest as its file.
     pub(super) fn to_file(&self) -> Result<String, serde_json::Error> {
         let json = serde_json::to_string_pretty(self)?;

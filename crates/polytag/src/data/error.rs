@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::space::SpaceError;
+use crate::columns::{Form, TableError};
 use crate::storage::StorageError;
 
 /// A line of a file, or the file as a whole.
@@ -11,7 +12,7 @@ use crate::storage::StorageError;
 pub struct Place {
     /// The file.
     pub path: PathBuf,
-    /// The line, from one, where there is one to name.
+    /// The line, or the row of a table, from one, where there is one to name.
     pub line: Option<u64>,
 }
 
@@ -30,7 +31,8 @@ impl Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.path.display())?;
-        self.line.map_or(Ok(()), |line| write!(f, ", line {line}"))
+        let what = if Form::from_name(&self.path).is_some() { "row" } else { "line" };
+        self.line.map_or(Ok(()), |line| write!(f, ", {what} {line}"))
     }
 }
 
@@ -39,7 +41,10 @@ impl fmt::Display for Place {
 pub enum DataError {
     /// The bytes could not be read or written.
     #[error(transparent)]
-    Storage(#[from] StorageError),
+    Storage(StorageError),
+    /// A table could not be read.
+    #[error(transparent)]
+    Table(#[from] TableError),
     /// A line is not JSON, or not of the expected shape.
     #[error("{place}: {problem}; write one JSON object a line, like {example}")]
     Json {
@@ -87,7 +92,7 @@ pub enum DataError {
         expected: &'static str,
     },
     /// A file that the task needs is not there.
-    #[error("{}: no {name} here (nor {name}.gz or {name}.zst); {remedy}", dir.display())]
+    #[error("{}: no {name} here (nor {name}.gz, {name}.zst or {}.parquet); {remedy}", dir.display(), name.trim_end_matches(".jsonl"))]
     MissingFile {
         /// The folder.
         dir: PathBuf,
@@ -130,6 +135,19 @@ pub enum DataError {
     /// The work was asked to stop.
     #[error("stopped before the end")]
     Stopped,
+}
+
+impl From<StorageError> for DataError {
+    fn from(error: StorageError) -> DataError {
+        // Rows that are read as lines have complaints of their own.
+        match error {
+            StorageError::Io { path, action, source } => match source.downcast::<TableError>() {
+                Ok(table) => DataError::Table(table),
+                Err(source) => DataError::Storage(StorageError::Io { path, action, source }),
+            },
+            error => DataError::Storage(error),
+        }
+    }
 }
 
 impl DataError {

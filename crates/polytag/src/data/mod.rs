@@ -1,6 +1,6 @@
 //! Task folders: documents and labels, read as streams and checked on the way.
 //!
-//! A folder of `labels.jsonl` and `train|dev|test.jsonl` (each plain, `.gz` or `.zst`) enters as a
+//! A folder of `labels.jsonl` and `train|dev|test.jsonl` (each plain, `.gz`, `.zst`, or a table: `.parquet`, `.arrow`) enters as a
 //! [`Task`]. What leaves are [`Document`]s whose labels are known to the [`LabelSpace`], either one
 //! after the other ([`DocumentReader`]) or by position ([`Dataset`]); [`Statistics`] over them; new
 //! task folders made by [`split`] or by an [`import`]er. Every complaint names file, line and remedy.
@@ -11,6 +11,7 @@ mod space; // all labels, and which of them training has seen
 mod change; // labels that come and go
 mod document; // what a document says
 mod record; // lines of JSON
+mod table_lines; // rows of a table as such lines
 mod reader; // documents one after the other
 mod task; // the folder
 mod dataset; // documents by position

@@ -13,6 +13,7 @@ use super::document::Document;
 use super::error::{DataError, Place};
 use super::record::DocumentRecord;
 use super::space::LabelSpace;
+use super::table_lines::{self, DOCUMENTS};
 use crate::storage::{DEFAULT_MAX_LINE, Line, Lines};
 
 /// How files of a task are read.
@@ -49,7 +50,7 @@ impl<'a> DocumentReader<'a> {
         labels: &'a LabelSpace,
         max_line: usize,
     ) -> Result<DocumentReader<'a>, DataError> {
-        Ok(DocumentReader::over(Lines::open(path, max_line)?, labels))
+        Ok(DocumentReader::over(table_lines::open(path, DOCUMENTS, max_line)?, labels))
     }
 
     /// Reads documents from `input`; `name` is what errors call it.

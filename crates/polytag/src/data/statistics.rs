@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::error::DataError;
 use super::space::{Frequency, LabelSpace};
+use super::table_lines::unknown_columns;
 use super::task::{Split, Task};
 use crate::progress::{Event, Progress, Stop};
 use crate::storage::Lines;
@@ -213,6 +214,9 @@ fn bin_of(count: u32) -> (u32, u32) {
 
 /// The fields on the first lines of a file that are not among the `known`.
 fn unknown_fields(path: &Path, known: &[&str], max_line: usize) -> Result<BTreeMap<String, u64>, DataError> {
+    if let Some((columns, rows)) = unknown_columns(path, known)? {
+        return Ok(columns.into_iter().map(|column| (column, rows.min(FIELD_SAMPLE as u64))).collect());
+    }
     let mut fields = BTreeMap::new();
     let mut lines = Lines::open(path, max_line)?;
     for _ in 0..FIELD_SAMPLE {

@@ -9,8 +9,12 @@ use super::error::{DataError, Place};
 use super::label::Label;
 use super::reader::{DocumentReader, FirstLines, ReadOptions};
 use super::space::LabelSpace;
+use super::table_lines::{self, LABELS};
 use crate::progress::{Progress, Stop};
-use crate::storage::{Lines, compressed_variants, require_folder};
+use crate::storage::{compressed_variants, require_folder};
+
+/// What a table's name may end with.
+const TABLES: [&str; 3] = [".parquet", ".arrow", ".feather"];
 
 /// A part of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -138,9 +142,11 @@ impl Task {
     }
 }
 
-/// Finds `name` in `dir`, plain or compressed.
+/// Finds `name` in `dir`, plain, compressed or as a table.
 pub(super) fn find(dir: &Path, name: &str) -> Result<Option<PathBuf>, DataError> {
     let mut found = compressed_variants(dir, name);
+    let tables = TABLES.iter().map(|ending| dir.join(name.replace(".jsonl", ending)));
+    found.extend(tables.filter(|path| path.is_file()));
     if found.len() > 1 {
         let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         return Err(DataError::Ambiguous {
@@ -154,7 +160,7 @@ pub(super) fn find(dir: &Path, name: &str) -> Result<Option<PathBuf>, DataError>
 
 /// Reads a label file.
 pub(crate) fn read_labels(path: &Path, max_line: usize) -> Result<LabelSpace, DataError> {
-    let mut lines = Lines::open(path, max_line)?;
+    let mut lines = table_lines::open(path, LABELS, max_line)?;
     let mut space = LabelSpace::default();
     let mut seen = FirstLines::default();
     while let Some(line) = lines.next_line()? {

@@ -1,14 +1,19 @@
 //! The seam between a fitted method and everyone who asks it.
 //!
-//! Passages enter in batches; a ranking a passage leaves. Labels can be added, removed and renamed
+//! Passages enter in batches; a ranking a passage leaves. Tables of columns are tagged a batch at a time, too. Labels can be added, removed and renamed
 //! at any time, and each answer can be explained.
 
 mod explanation; // why a label was given
+mod batch; // batches of columns tagged
 
+pub mod tables; // files of rows tagged
+
+pub use batch::{BatchTagger, Columns, FoundColumns, TaggedBatch};
 pub use explanation::{Explanation, Field, Mark, Reason};
 
 use crate::Fault;
 use crate::artifact::{ArtifactError, ModelWriter};
+use crate::columns::ColumnError;
 use crate::data::{LabelChange, LabelSpace, Passage, SpaceError};
 use crate::ids::LabelId;
 use crate::index::{Allowed, IndexError};
@@ -38,6 +43,9 @@ pub enum PredictError {
     /// The encoder.
     #[error(transparent)]
     Engine(#[from] polytag_nn::Error),
+    /// A table's columns.
+    #[error(transparent)]
+    Column(#[from] ColumnError),
     /// Labels have vectors from training only.
     #[error(
         "this model learned a vector for each label, so that only training gives a label one; fit `of-de` or \
@@ -68,6 +76,7 @@ impl PredictError {
         match self {
             PredictError::NotFinite(_) => Fault::Ours,
             PredictError::Space(_)
+            | PredictError::Column(_)
             | PredictError::OnlyTrained
             | PredictError::OnlyRecorded
             | PredictError::NoId

@@ -62,6 +62,11 @@ impl Lines {
         &self.path
     }
 
+    /// The number of the line that was read last, or that could not be read; zero before the first.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// The next line, or `None` at the end. Blank lines are passed over, though counted, unless
     /// [`keeping_blank`](Lines::keeping_blank) was asked for. A line break at the very end starts no
     /// further line.

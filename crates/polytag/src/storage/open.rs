@@ -334,6 +334,17 @@ impl Sink {
     }
 }
 
+/// For writers of formats that make bytes on their own.
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Write::write(&mut self.out, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
 impl Write for Encoder {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {

@@ -9,6 +9,7 @@ pub mod lightxml; // one text a line beside one list of labels a line
 pub mod skos; // a thesaurus, as labels without documents
 pub mod annif; // Annif's corpora, with their vocabulary
 pub mod csv; // tables with a header
+pub mod table; // tables of columns: Parquet and Arrow files
 pub mod debian; // apt's package lists
 pub mod wordnet; // the lexical database
 

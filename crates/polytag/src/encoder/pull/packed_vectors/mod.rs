@@ -1,12 +1,11 @@
 //! Word vectors out of a package's files.
 //!
 //! A NumPy matrix and a Parquet column of words enter, both already compared with their checksums; word vectors leave,
-//! to be written in the form that all runs read. Only as much of both formats is understood as the packages of the
-//! catalogue use: their content is pinned, so that no other file ever gets here, and two files are not worth a library
-//! each. What is not understood is an error, never a guess.
+//! to be written in the form that all runs read. Only as much of NumPy's format is understood as the packages of the
+//! catalogue use: their content is pinned, so that no other file ever gets here. What is not understood is an error, never a
+//! guess.
 
 mod numpy; // a matrix
-mod thrift; // how Parquet writes what it says of itself
 mod parquet; // a column of words
 
 use crate::encoder::word_vectors::WordVectors;

@@ -1,0 +1,123 @@
+//! From a task folder to a model folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use polytag::encoder::EncoderCache;
+use polytag::method::{self, Choice, Means, MethodConfig, TrainContext};
+use polytag::progress::{Event, Watch};
+use polytag_nn::device::Device;
+use pyo3::prelude::*;
+use serde_json::Value;
+
+use crate::device::Place;
+use crate::model::{Model, open_task};
+use crate::{errors, work};
+
+/// What is to be fitted, and how.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct FitAsk {
+    task: PathBuf,
+    out: PathBuf,
+    method: String,
+    /// Settings of the method, a JSON object.
+    settings: String,
+    seed: u64,
+    memory: Option<u64>,
+    device: String,
+    threads: Option<usize>,
+    cache: Option<PathBuf>,
+}
+
+/// Fits a method to a task and writes the model folder.
+#[pyfunction]
+#[pyo3(signature = (ask, listener=None))]
+pub(crate) fn fit(py: Python<'_>, ask: FitAsk, listener: Option<&Bound<'_, PyAny>>) -> PyResult<Model> {
+    let threads = work::threads(ask.threads)?;
+    work::long(py, threads, listener, |watch| ask.run(threads, watch))
+}
+
+impl FitAsk {
+    fn run(&self, threads: usize, watch: &Watch<'_>) -> PyResult<Model> {
+        let settings: Value = serde_json::from_str(&self.settings).map_err(errors::ours)?;
+        let encoders = self.cache.as_ref().map(|root| root.join("encoders")).unwrap_or_default();
+        let encoders = EncoderCache::new(encoders);
+        let place =
+            Place { device: self.device.clone(), precision: "f32".to_owned(), cache: self.cache.clone() };
+        place.check()?;
+        // Settings that the method does not have are an error before anything is read.
+        let given = match self.method.as_str() {
+            "auto" => None,
+            name => Some(MethodConfig::named(name, &settings).map_err(errors::library)?),
+        };
+        let task = open_task(&self.task)?;
+        let (config, device) = match given {
+            Some(config) => {
+                let device = if config.uses_network(&encoders) { place.open()? } else { Device::cpu() };
+                (config, device)
+            }
+            None => {
+                let named = settings.get("encoder").and_then(Value::as_str);
+                let encoder = match named {
+                    Some(name) => encoders.locate(name).map(|_| true).map_err(errors::library)?,
+                    None => encoders.locate("minilm").is_ok(),
+                };
+                let device = if encoder { place.open()? } else { Device::cpu() };
+                let means = Means { encoder, gpu: matches!(device, Device::Cuda(_)) };
+                let choice = Choice::of(&task, means, watch.stop).map_err(errors::library)?;
+                let stage = format!("method: {}, {}", choice.method, choice.why);
+                watch.progress.report(Event::Started { stage: &stage, total: None });
+                watch.progress.report(Event::Finished);
+                (chosen(choice.method, settings)?, device)
+            }
+        };
+        let training = config.trains().then(|| Training::at(&self.out)).transpose()?;
+        let context = TrainContext {
+            seed: self.seed,
+            folder: training.as_ref().map(|training| training.folder.as_path()),
+            memory_limit: self.memory,
+            ..TrainContext::new((&device, &encoders), (watch.stop, watch.progress))
+        };
+        let fitted = method::fit(&task, config, &self.out, &context);
+        if let Some(training) = training {
+            training.end(fitted.is_ok())?;
+        }
+        Ok(Model::fitted(self.out.clone(), device, threads, fitted.map_err(errors::library)?))
+    }
+}
+
+/// The method that was chosen, without an encoder that was named for one that is not to be.
+fn chosen(method: &str, mut settings: Value) -> PyResult<MethodConfig> {
+    if matches!(method, "lexical" | "label-tree" | "blend") {
+        settings.as_object_mut().map(|settings| settings.remove("encoder"));
+    }
+    MethodConfig::named(method, &settings).map_err(errors::library)
+}
+
+/// Where a training is kept while it runs: beside the model, so that the same call goes on where it was broken off.
+struct Training {
+    folder: PathBuf,
+}
+
+impl Training {
+    fn at(out: &Path) -> PyResult<Training> {
+        let mut name = out.file_name().unwrap_or_default().to_owned();
+        name.push(".training");
+        let folder = out.with_file_name(name);
+        fs::create_dir_all(&folder).map_err(|error| {
+            errors::input(format!("{}: cannot create the folder: {error}", folder.display()))
+        })?;
+        Ok(Training { folder })
+    }
+
+    /// Once the model is written, what was kept meanwhile is in it. What there is to go on from stays otherwise.
+    fn end(self, written: bool) -> PyResult<()> {
+        if written {
+            return method::clear_training(&self.folder).map_err(errors::library);
+        }
+        // Where it was refused before it began, there is nothing in it.
+        fs::remove_dir(&self.folder).ok();
+        Ok(())
+    }
+}
