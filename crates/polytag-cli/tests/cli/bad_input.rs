@@ -132,7 +132,7 @@ fn folders_that_are_not_there_or_not_tasks_are_named() {
         ),
         (
             "fit bare --out out",
-            "bare: no labels.jsonl here (nor labels.jsonl.gz or labels.jsonl.zst); a task folder needs one",
+            "bare: no labels.jsonl here (nor labels.jsonl.gz, labels.jsonl.zst or labels.parquet); a task folder needs one",
         ),
         ("fit twice --out out", "twice: holds both train.jsonl and train.jsonl.gz; keep one of them"),
         (

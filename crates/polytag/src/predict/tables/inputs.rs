@@ -24,6 +24,7 @@ pub(super) fn inputs(input: &Path, form: AnswerForm) -> Result<Vec<Input>, Table
         list(input, "", &mut names)?;
         names.sort_unstable();
     } else {
+        fs::metadata(input).map_err(StorageError::io(input, "open"))?;
         let name = input.file_name().unwrap_or_default().to_string_lossy().into_owned();
         names.push((name, input.to_owned()));
     }
