@@ -132,7 +132,7 @@ fn folders_that_are_not_there_or_not_tasks_are_named() {
         ),
         (
             "fit bare --out out",
-            "bare: no labels.jsonl here (nor labels.jsonl.gz or labels.jsonl.zst); a task folder needs one",
+            "bare: no labels.jsonl here (nor labels.jsonl.gz, labels.jsonl.zst or labels.parquet); a task folder needs one",
         ),
         ("fit twice --out out", "twice: holds both train.jsonl and train.jsonl.gz; keep one of them"),
         (
@@ -149,10 +149,7 @@ fn folders_that_are_not_there_or_not_tasks_are_named() {
             "predict model --in nowhere",
             "nowhere: cannot open: No such file or directory (os error 2); check the path",
         ),
-        (
-            "predict model --in task",
-            "task: cannot read: Is a directory (os error 21); name a file, not a folder",
-        ),
+        ("predict model --in task", "a folder in needs a folder out; name it with --out"),
         ("predict other --in task/dev.jsonl", "other: not a model folder: it holds no manifest.json"),
     ] {
         let complaint = lab.refuses(line);

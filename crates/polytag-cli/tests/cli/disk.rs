@@ -75,6 +75,31 @@ fn a_full_disk_is_told_and_nothing_is_left_on_it() {
 }
 
 #[test]
+fn a_folder_that_does_not_fit_goes_on_when_there_is_room() {
+    let lab = Lab::with_model();
+    for name in ["a", "b"] {
+        // Ids that do not pack: some 200 KiB a file.
+        let lines = (0..20_000_u64).map(|n| {
+            let id = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            format!("{{\"id\":\"{name}{id:016x}\",\"text\":\"tea\"}}\n")
+        });
+        lab.write(&format!("docs/{name}.jsonl"), lines.collect::<String>());
+    }
+    let script = "polytag predict model --in docs --out disk/tags/; code=$?\necho; \
+        mount -o remount,size=8m disk || exit 77\n\
+        polytag predict model --in docs --out disk/tags/ >&2 || exit 9\n\
+        cp -r disk/tags tags; exit $code";
+    let Some(ran) = on_a_small_disk(&lab, script) else { return };
+    assert_eq!(ran.code, Some(2), "{ran:#?}");
+    let expected = "No space left on device (os error 28); free some space or choose another place";
+    assert!(ran.stderr.contains(expected), "{ran:#?}");
+    lab.run("predict model --in docs --out whole").done();
+    for name in ["a.parquet", "b.parquet"] {
+        assert!(lab.bytes(&format!("tags/{name}")) == lab.bytes(&format!("whole/{name}")), "{name}");
+    }
+}
+
+#[test]
 fn labels_that_do_not_fit_on_the_disk_are_not_half_added() {
     let lab = Lab::with_model();
     let many: String =
@@ -97,6 +122,8 @@ fn a_disk_that_cannot_be_written_is_told() {
         "fit task --out disk/model",
         "split task disk/new --zero-shot 1",
         "predict model --in task/dev.jsonl --out disk/tags.jsonl",
+        "predict model --in task/dev.jsonl --out disk/tags.parquet",
+        "predict model --in task/dev.jsonl --out disk/tags/",
         "labels disk/model add --id x --name x",
         "evaluate disk/model task --json disk/report.json",
     ] {

@@ -215,7 +215,7 @@ fn what_cannot_be_imported_is_refused_by_file_and_line_and_leaves_nothing() {
         ("import csv nowhere.csv out", "nowhere.csv: cannot open: No such file or directory"),
         ("import csv bad.csv bad.csv", "bad.csv: is both input and output"),
         ("import lightxml short short", "short: is both input and output"),
-        ("import parquet x out", "unrecognized subcommand"),
+        ("import avro x out", "unrecognized subcommand"),
     ] {
         let complaint = lab.refuses(line);
         assert!(complaint.contains(part), "{line}: {complaint}");

@@ -179,7 +179,7 @@ fn senseless_questions_are_refused() {
         ),
         ("--allow none.txt", "none.txt: names no label; write the id of one a line"),
         ("--out docs.jsonl", "docs.jsonl: is both input and output"),
-        ("--out task", "task: already exists and is a folder"),
+        ("--out task", "task: already exists and is not empty, nor was it begun by an earlier run"),
         ("--out no/such/place", "no/such/place: cannot create: No such file or directory"),
     ] {
         let complaint = lab.refuses(&format!("predict model --in docs.jsonl {options}"));

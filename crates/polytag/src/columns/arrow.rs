@@ -1,6 +1,6 @@
 //! Arrow files (IPC, also called Feather), block by block.
 //!
-//! The blocks that a file says it has are held against its length before anything of them is read.
+//! The blocks and buffers that a file says it has are held against its length before anything of them is decoded.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::{FileDecoder, read_footer_length};
-use arrow_ipc::{Block, convert, root_as_footer, root_as_message};
+use arrow_ipc::{Block, Message, convert, root_as_footer, root_as_message};
 use arrow_schema::{ArrowError, SchemaRef};
 
 use super::error::{Complaint, guarded};
@@ -16,6 +16,9 @@ use crate::storage::read_exact_at;
 
 /// How such a file begins, and ends.
 pub(super) const MAGIC: &[u8] = b"ARROW1";
+
+/// No buffer is larger once it is unpacked.
+const LARGEST_BUFFER: i64 = 1 << 32;
 
 /// Magic number, a footer's length, magic number.
 const LEAST: u64 = 8 + 10;
@@ -72,11 +75,8 @@ impl ArrowFile {
             let block = &self.batches[batch];
             let mut bytes = vec![0; block.metaDataLength() as usize];
             read_exact_at(&self.file, &mut bytes, block.offset() as u64)?;
-            // A continuation marker and a length, or in files of old a length alone, stand before the message.
-            let head = if bytes.starts_with(&[0xff; 4]) { 8 } else { 4 };
-            let message = bytes.get(head..).ok_or_else(|| bad("a message is too short"))?;
-            let message = root_as_message(message).map_err(|error| bad(&error.to_string()))?;
-            let header = message.header_as_record_batch().ok_or_else(|| bad("it is not a batch of rows"))?;
+            let header =
+                message(&bytes)?.header_as_record_batch().ok_or_else(|| bad("it is not a batch of rows"))?;
             u64::try_from(header.length()).map_err(|_| bad("it has less than no rows"))
         })
     }
@@ -103,8 +103,10 @@ impl ArrowFile {
     }
 
     fn read(&self, block: &Block) -> Result<Buffer, ArrowError> {
-        let mut bytes = vec![0; block.metaDataLength() as usize + block.bodyLength() as usize];
+        let head = block.metaDataLength() as usize;
+        let mut bytes = vec![0; head + block.bodyLength() as usize];
         read_exact_at(&self.file, &mut bytes, block.offset() as u64)?;
+        check_buffers(&bytes[..head], &bytes[head..])?;
         Ok(Buffer::from_vec(bytes))
     }
 }
@@ -118,6 +120,35 @@ fn check_block(block: &Block, end: u64) -> Result<(), ArrowError> {
         Some(last) if last <= end => Ok(()),
         _ => Err(bad("a block is out of its bounds")),
     }
+}
+
+/// The message at the head of a block.
+fn message(head: &[u8]) -> Result<Message<'_>, ArrowError> {
+    // A continuation marker and a length, or in files of old a length alone, stand before it.
+    let start = if head.starts_with(&[0xff; 4]) { 8 } else { 4 };
+    let message = head.get(start..).ok_or_else(|| bad("a message is too short"))?;
+    root_as_message(message).map_err(|error| bad(&error.to_string()))
+}
+
+/// What a message says of its buffers fits the body that follows; the decoder would believe it.
+fn check_buffers(head: &[u8], body: &[u8]) -> Result<(), ArrowError> {
+    let message = message(head)?;
+    let dictionary = message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data());
+    let Some(batch) = message.header_as_record_batch().or(dictionary) else {
+        return Err(bad("it holds no columns"));
+    };
+    for buffer in batch.buffers().into_iter().flatten() {
+        let range = usize::try_from(buffer.offset()).ok().zip(usize::try_from(buffer.length()).ok());
+        let bytes = range.and_then(|(start, length)| body.get(start..start.checked_add(length)?));
+        let bytes = bytes.ok_or_else(|| bad("a buffer is out of its bounds"))?;
+        if batch.compression().is_some()
+            && let Some(unpacked) = bytes.first_chunk::<8>()
+            && !(-1..=LARGEST_BUFFER).contains(&i64::from_le_bytes(*unpacked))
+        {
+            return Err(bad("a buffer is too large"));
+        }
+    }
+    Ok(())
 }
 
 fn bad(problem: &str) -> ArrowError {

@@ -195,7 +195,7 @@ mod tests {
             String::from_utf8(line).unwrap()
         };
         assert_eq!(line(&batch, 0), r#"{"l":["a\"\n",null],"w":"x","n":255,"s":0.1,"d":0.1,"o":{"f":true}}"#);
-        assert_eq!(line(&batch, 1), r#"{"l":null,"w":null,"n":null,"s":null,"d":1e300,"o":{"f":null}}"#);
+        assert_eq!(line(&batch, 1), r#"{"l":null,"w":null,"n":null,"s":null,"d":1e+300,"o":{"f":null}}"#);
         assert_eq!(line(&batch.slice(2, 1), 0), r#"{"l":[],"w":"é","n":0,"s":-1.0,"d":2.0,"o":{"f":false}}"#);
     }
 

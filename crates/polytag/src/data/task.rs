@@ -145,7 +145,8 @@ impl Task {
 /// Finds `name` in `dir`, plain, compressed or as a table.
 pub(super) fn find(dir: &Path, name: &str) -> Result<Option<PathBuf>, DataError> {
     let mut found = compressed_variants(dir, name);
-    let tables = TABLES.iter().map(|ending| dir.join(name.replace(".jsonl", ending)));
+    let stem = name.strip_suffix(".jsonl");
+    let tables = TABLES.iter().filter_map(|ending| Some(dir.join(format!("{}{ending}", stem?))));
     found.extend(tables.filter(|path| path.is_file()));
     if found.len() > 1 {
         let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();

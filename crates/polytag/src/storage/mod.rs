@@ -27,4 +27,4 @@ pub use open::{
     Compression, Sink, compressed_variants, create, decode_error, open, read_bounded, require_folder,
 };
 pub(crate) use positioned::{read_exact_at, write_all_at};
-pub use staged::{Existing, StagedFile, StagedFolder};
+pub use staged::{Existing, StagedFile, StagedFolder, resolve};

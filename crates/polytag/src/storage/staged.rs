@@ -168,12 +168,13 @@ impl Drop for StagedFile {
 }
 
 /// Where a target really lies: links are followed as far as there is something.
-fn resolve(target: &Path) -> PathBuf {
+pub fn resolve(target: &Path) -> PathBuf {
     if let Ok(real) = target.canonicalize() {
         return real;
     }
-    match (parent_of(target).canonicalize(), target.file_name()) {
-        (Ok(parent), Some(name)) => parent.join(name),
+    match (target.parent(), target.file_name()) {
+        (Some(parent), Some(name)) if parent.as_os_str().is_empty() => resolve(Path::new(".")).join(name),
+        (Some(parent), Some(name)) => resolve(parent).join(name),
         _ => target.to_owned(),
     }
 }

@@ -11,7 +11,7 @@ use polytag::index::Allowed;
 use polytag::predict::tables::{AnswerForm, FolderDone, Rows, RowsConfig, TagFolder, Tally, tag_file};
 use polytag::predict::{Ask, BatchTagger, Columns, Predictor};
 use polytag::progress::Event;
-use polytag::storage::{Lines, StagedFile, StorageError};
+use polytag::storage::{Lines, StagedFile, StorageError, resolve};
 
 use super::Predict;
 use crate::commands::{DONE, Done};
@@ -149,12 +149,9 @@ impl Predict {
 
     /// An error if a folder would be written into the model.
     fn refuse_inputs(&self, out: &Path) -> Result<(), polytag::Error> {
-        let real = out.canonicalize().unwrap_or_else(|_| out.to_owned());
-        match self.model.canonicalize() {
-            Ok(model) if real.starts_with(&model) => {
-                Err(StorageError::SameAsInput { path: out.to_owned() }.into())
-            }
-            _ => Ok(()),
+        match resolve(out).starts_with(resolve(&self.model)) {
+            true => Err(StorageError::SameAsInput { path: out.to_owned() }.into()),
+            false => Ok(()),
         }
     }
 

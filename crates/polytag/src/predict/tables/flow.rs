@@ -243,3 +243,41 @@ fn write_answers(
     }
     Ok(all)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::predict::Columns;
+    use arrow_array::types::Int32Type;
+    use arrow_array::{ArrayRef, DictionaryArray};
+    use std::sync::Arc;
+
+    /// Where pieces end in so many rows of a text this long, read in batches of so many.
+    fn ends(rows: usize, text: usize, batch: usize) -> Vec<u64> {
+        let word = "x".repeat(text);
+        let texts: DictionaryArray<Int32Type> = (0..rows).map(|_| Some(word.as_str())).collect();
+        let all = RecordBatch::try_from_iter([("text", Arc::new(texts) as ArrayRef)]).unwrap();
+        let found = Columns::default().find(all.schema_ref()).unwrap();
+        let (mut room, mut ends, mut seen) = (Room::default(), Vec::new(), 0);
+        for start in (0..rows).step_by(batch) {
+            let some = RowBatch::of_table(all.slice(start, batch.min(rows - start)), start as u64);
+            for part in cut(some, &found, &mut room) {
+                assert_eq!(part.first_row, seen + 1);
+                seen += part.rows.num_rows() as u64;
+                assert_eq!(part.position, seen);
+                ends.extend(part.ends_piece.then_some(part.position));
+            }
+        }
+        assert_eq!(seen, rows as u64);
+        ends
+    }
+
+    #[test]
+    fn pieces_end_by_rows_or_bytes_however_they_are_read() {
+        for batch in [1, 1000, 2048, 50_000] {
+            assert_eq!(ends(40_000, 10, batch), [16_384, 32_768]);
+            assert_eq!(ends(16_384, 10, batch), [16_384]);
+            assert_eq!(ends(150, 1 << 20, batch), [64, 128]);
+        }
+    }
+}

@@ -7,23 +7,23 @@
 //! anew.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use sha2::{Digest as _, Sha256};
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::answers::{AnswerForm, Answers};
 use super::error::TablesError;
-use super::flow::{Mark, PieceSink, Tally, tag_rows};
+use super::flow::{PieceSink as _, Tally, tag_rows};
+use super::inputs::{Input, inputs};
 use super::journal::{Identity, Journal, Piece, Settings};
+use super::pieces::Pieces;
 use super::rows::{Rows, RowsConfig};
 use crate::columns::{Form, JsonRows, Table, TableError, join_parquet};
 use crate::predict::BatchTagger;
 use crate::progress::{Event, Watch};
-use crate::storage::{self, Sink, StagedFile, StorageError, hex};
+use crate::storage::{self, StagedFile, StorageError, hex};
 
 /// The folder, in the one that is written to, of what is begun and of the journal.
 const WORK: &str = ".polytag-tagging";
@@ -57,22 +57,13 @@ pub struct FolderDone {
     pub failed: Vec<TablesError>,
 }
 
-/// A file to tag.
-struct Input {
-    path: PathBuf,
-    /// Its name below the folder, with `/` between folders.
-    name: String,
-    /// The name of its answer.
-    output: String,
-}
-
 impl TagFolder<'_> {
     /// Tags `input`, a folder or a file, into the folder `target`.
     ///
     /// # Errors
     /// If a file cannot be read, tagged or written, or the work is asked to stop. What is done by then is done.
     pub fn run(&self, input: &Path, target: &Path, watch: &Watch<'_>) -> Result<FolderDone, TablesError> {
-        let inputs = self.inputs(input)?;
+        let inputs = inputs(input, self.form)?;
         self.refuse_overlap(input, target)?;
         let mut done = FolderDone::default();
         let (inputs, rows) = self.check(inputs, &mut done)?;
@@ -101,33 +92,8 @@ impl TagFolder<'_> {
         Ok(done)
     }
 
-    /// The files to tag, in order of their names.
-    fn inputs(&self, input: &Path) -> Result<Vec<Input>, TablesError> {
-        let mut names = Vec::new();
-        if input.is_dir() {
-            list(input, "", &mut names)?;
-            names.sort_unstable();
-        } else {
-            let name = input.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            names.push((name, input.to_owned()));
-        }
-        if names.is_empty() {
-            return Err(TablesError::NoInput { path: input.to_owned() });
-        }
-        let mut outputs: BTreeMap<String, PathBuf> = BTreeMap::new();
-        let mut inputs = Vec::new();
-        for (name, path) in names {
-            let output = format!("{}.{}", stem(&name), self.form.ending());
-            if let Some(first) = outputs.insert(output.clone(), path.clone()) {
-                return Err(TablesError::SameOutput { first, second: path, output });
-            }
-            inputs.push(Input { path, name, output });
-        }
-        Ok(inputs)
-    }
-
     fn refuse_overlap(&self, input: &Path, target: &Path) -> Result<(), TablesError> {
-        let (Ok(input), Ok(real)) = (input.canonicalize(), target.canonicalize()) else { return Ok(()) };
+        let (input, real) = (storage::resolve(input), storage::resolve(target));
         if real.starts_with(&input) || (input.is_dir() && input.starts_with(&real)) {
             return Err(StorageError::SameAsInput { path: target.to_owned() }.into());
         }
@@ -202,34 +168,6 @@ impl TagFolder<'_> {
         let text = serde_json::to_string(&settings).expect("texts and numbers always make JSON");
         serde_json::from_str(&text).expect("what was just written")
     }
-}
-
-/// The files below a folder; names that begin with a dot or an underscore are somebody's own notes.
-fn list(folder: &Path, before: &str, names: &mut Vec<(String, PathBuf)>) -> Result<(), TablesError> {
-    for entry in fs::read_dir(folder).map_err(StorageError::io(folder, "read"))? {
-        let path = entry.map_err(StorageError::io(folder, "read"))?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name.starts_with(['.', '_']) {
-            continue;
-        }
-        let name = format!("{before}{name}");
-        match path.is_dir() {
-            true => list(&path, &format!("{name}/"), names)?,
-            false => names.push((name, path)),
-        }
-    }
-    Ok(())
-}
-
-/// A name without what says how its file is written.
-fn stem(name: &str) -> &str {
-    let name = [".gz", ".zst"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
-    let endings = [".parquet", ".pq", ".arrow", ".feather", ".ipc", ".jsonl", ".ndjson", ".json", ".txt"];
-    endings
-        .iter()
-        .find_map(|ending| name.strip_suffix(ending))
-        .filter(|stem| !stem.is_empty())
-        .unwrap_or(name)
 }
 
 /// Makes the folder and what lies in it. One that holds something else is left alone.
@@ -389,54 +327,4 @@ fn sweep(folder: &Path, unwanted: impl Fn(&str) -> bool) -> Result<(), TablesErr
         }
     }
     Ok(())
-}
-
-/// The pieces of a file, each on the disk and noted before the next begins.
-struct Pieces<'a> {
-    work: &'a Path,
-    journal: &'a mut Journal,
-    input: &'a Input,
-    schema: SchemaRef,
-    /// Where the answers of the pieces so far lie.
-    files: Vec<PathBuf>,
-    open: Option<(PathBuf, Answers<Sink>)>,
-    /// Where the open piece begins.
-    last: u64,
-}
-
-impl Pieces<'_> {
-    fn open(&mut self) -> Result<&mut Answers<Sink>, TablesError> {
-        if self.open.is_none() {
-            let name = format!("{:016x}-{}.parquet", xxh3_64(self.input.name.as_bytes()), self.last);
-            let path = self.work.join(name);
-            let sink = storage::create(&path)?;
-            let form = AnswerForm::Table(Form::Parquet);
-            self.open = Some((path.clone(), Answers::new(sink, &path, form, self.schema.clone())?));
-        }
-        Ok(&mut self.open.as_mut().expect("it was just opened").1)
-    }
-}
-
-impl PieceSink for Pieces<'_> {
-    fn write(&mut self, batch: &RecordBatch) -> Result<(), TablesError> {
-        self.open()?.write(batch)
-    }
-
-    fn end_piece(&mut self, mark: &Mark) -> Result<(), TablesError> {
-        if mark.tally.rows == 0 && !self.files.is_empty() {
-            return Ok(());
-        }
-        self.open()?;
-        let (path, answers) = self.open.take().expect("it was just opened");
-        answers.finish()?;
-        let failed = |error| StorageError::io(&path, "write")(error);
-        let file = File::open(&path).map_err(failed)?;
-        file.sync_all().map_err(failed)?;
-        let bytes = file.metadata().map_err(failed)?.len();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        self.journal.piece(&self.input.name, Piece { file: name, bytes, mark: *mark })?;
-        self.files.push(path);
-        self.last = mark.position;
-        Ok(())
-    }
 }

@@ -10,6 +10,8 @@ mod rows; // a file as batches of rows
 mod answers; // answers as tables or lines
 mod flow; // from rows to answers
 mod journal; // what is done, on the disk
+mod inputs; // which files are to be tagged
+mod pieces; // answers piece by piece, on the disk
 mod folder; // a folder of files, which goes on where it was stopped
 
 pub use answers::AnswerForm;

@@ -63,6 +63,11 @@ enum Ends {
 }
 
 impl RowBatch {
+    /// Rows of a table behind so many others.
+    pub(super) fn of_table(rows: RecordBatch, before: u64) -> RowBatch {
+        RowBatch { rows, first_row: before + 1, ends: Ends::After(before), unreadable: None }
+    }
+
     /// Where the file is read on behind the first `rows`; at least one.
     pub(super) fn end(&self, rows: usize) -> u64 {
         match &self.ends {
@@ -159,8 +164,7 @@ impl Rows {
         let batch = match &mut self.source {
             Source::Table(batches) => {
                 let Some(rows) = batches.next().transpose()? else { return Ok(None) };
-                let ends = Ends::After(before);
-                RowBatch { rows, first_row: before + 1, ends, unreadable: None }
+                RowBatch::of_table(rows, before)
             }
             Source::Lines { lines, plain, keep_going, ended } => {
                 if *ended {
