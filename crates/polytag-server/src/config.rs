@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::keys::{KeyConfig, Keys};
-use crate::store::{Address, LabelSearch, Parts, Secret};
+use crate::store::{Address, Parts, Secret};
 
 /// Settings of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -192,8 +192,7 @@ impl TryFrom<ServerConfig> for Server {
         let labels = config.labels.map(|url| {
             let (password, password_file) = (config.labels_password, config.labels_password_file);
             let (authorities, create) = (config.labels_ca, config.labels_create);
-            let search = LabelSearch::Memory;
-            Address::new(Parts { url, password, password_file, authorities, create, patience, search })
+            Address::new(Parts { url, password, password_file, authorities, create, patience })
                 .map_err(|problem| refused("labels", problem))
         });
         Ok(Server {

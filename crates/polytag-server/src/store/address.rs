@@ -42,17 +42,6 @@ impl Serialize for Secret {
     }
 }
 
-/// How the best labels of a text are found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LabelSearch {
-    /// In memory, where every label's vector is.
-    #[default]
-    Memory,
-    /// In the database, for models that compare vectors.
-    Database,
-}
-
 /// A database of labels.
 #[derive(Clone)]
 pub(crate) struct Address {
@@ -63,8 +52,6 @@ pub(crate) struct Address {
     pub(crate) create: bool,
     /// How long it may take to answer.
     pub(crate) patience: Duration,
-    /// Where labels are looked for.
-    pub(crate) search: LabelSearch,
 }
 
 impl fmt::Debug for Address {
@@ -81,7 +68,6 @@ pub(crate) struct Parts {
     pub(crate) authorities: Option<PathBuf>,
     pub(crate) create: bool,
     pub(crate) patience: Duration,
-    pub(crate) search: LabelSearch,
 }
 
 impl Address {
@@ -116,8 +102,8 @@ impl Address {
         if !url.contains("sslmode=") && config.get_hosts().iter().all(is_here) {
             config.ssl_mode(SslMode::Disable);
         }
-        let Parts { password_file, authorities, create, patience, search, .. } = parts;
-        Ok(Address { config, password_file, authorities, create, patience, search })
+        let Parts { password_file, authorities, create, patience, .. } = parts;
+        Ok(Address { config, password_file, authorities, create, patience })
     }
 
     /// Reads what lies in files.
@@ -170,7 +156,6 @@ mod tests {
             authorities: None,
             create: false,
             patience: Duration::from_secs(5),
-            search: LabelSearch::Memory,
         })
     }
 

@@ -14,8 +14,8 @@ mod tables; // the tables, made, read and written
 mod health; // how a store is doing
 mod shared; // labels of several servers
 
+pub use address::Secret;
 pub(crate) use address::{Address, Parts};
-pub use address::{LabelSearch, Secret};
 pub use error::StoreError;
 pub(crate) use health::Figures;
 pub(crate) use link::Engine;

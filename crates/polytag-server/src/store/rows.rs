@@ -167,7 +167,9 @@ mod tests {
 
     fn space(ids: &[&str]) -> LabelSpace {
         let mut space = LabelSpace::default();
-        ids.iter().for_each(|id| drop(space.add(Label::new(*id, id.to_uppercase())).unwrap()));
+        for id in ids {
+            space.add(Label::new(*id, id.to_uppercase())).unwrap();
+        }
         space
     }
 

