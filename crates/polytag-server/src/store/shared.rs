@@ -197,9 +197,9 @@ impl Shared {
     fn catch_up(&self, desk: &mut Desk) -> Result<(), StoreError> {
         let number = self.number;
         let found = self.engine.wait(desk.link.begin(async |client| tables::head(client, number).await));
-        let head = self.noted(desk, found)?;
+        let head = self.failing(desk, found)?;
         if head == desk.known && self.live.read().is_sound() {
-            return Ok(());
+            return self.noted(desk, Ok(()));
         }
         let known = desk.known.clone();
         let found = self.engine.wait(desk.link.begin(async |client| {
@@ -208,7 +208,7 @@ impl Shared {
             client.batch_execute("COMMIT").await?;
             Ok::<News, StoreError>(news)
         }));
-        let news = self.noted(desk, found)?;
+        let news = self.failing(desk, found)?;
         let taken = self.take_news(desk, news);
         self.noted(desk, taken)
     }
@@ -219,7 +219,7 @@ impl Shared {
         let (number, limit) = (self.number, (self.patience * 4 / 5).as_millis());
         let held =
             self.engine.wait(desk.link.begin(async |client| tables::lock(client, number, limit).await));
-        self.noted(desk, held).map(drop)
+        self.failing(desk, held).map(drop)
     }
 
     /// Takes in what others changed before they were kept from it; whether there was something.
@@ -232,12 +232,12 @@ impl Shared {
                     false => tables::news(client, number, &known).await.map(Some),
                 }
             }));
-        let Some(news) = self.noted(desk, found)? else { return Ok(false) };
+        let Some(news) = self.failing(desk, found)? else { return Ok(false) };
         let taken = self.take_news(desk, news);
         if taken.is_err() {
             self.engine.wait(desk.link.roll_back());
         }
-        self.noted(desk, taken)?;
+        self.failing(desk, taken)?;
         Ok(true)
     }
 
@@ -316,6 +316,11 @@ impl Shared {
             .collect();
         let rows = touched.into_iter().map(|label| Row::of(&after, label, &vectors)).collect();
         Ok(Wanted { changes, vectors, rows })
+    }
+
+    /// Notes a failure on the way; what succeeds there may yet fail.
+    fn failing<T>(&self, desk: &Desk, done: Result<T, StoreError>) -> Result<T, StoreError> {
+        if done.is_err() { self.noted(desk, done) } else { done }
     }
 
     /// Notes how something went, and tells people when the database goes and comes.

@@ -247,6 +247,8 @@ pub(crate) enum Line {
     Cut,
     /// It breaks once a commit has passed, before the answer does.
     CutAfterCommit,
+    /// What is said passes no more: the commit has passed, its answer does not.
+    Deaf,
 }
 
 /// A line to a database that can be stalled and cut.
@@ -303,21 +305,21 @@ fn pass(mut from: TcpStream, mut to: TcpStream, line: &AtomicU8) {
             }
             Err(_) => break,
         };
+        // Only the question ends like this before the line knows of it.
+        let commits = buffer[..read].windows(7).any(|word| word == b"COMMIT\0");
+        let (before, after) = (Line::CutAfterCommit as u8, Line::Deaf as u8);
+        let cuts =
+            commits && line.compare_exchange(before, after, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        if !cuts && line.load(Ordering::SeqCst) == Line::Deaf as u8 {
+            continue;
+        }
         if to.write_all(&buffer[..read]).is_err() {
             break;
         }
-        let commits = buffer[..read].windows(7).any(|word| word == b"COMMIT\0");
-        // The answer says COMMIT as well; the question comes first.
-        if commits
-            && line
-                .compare_exchange(
-                    Line::CutAfterCommit as u8,
-                    Line::Cut as u8,
-                    Ordering::SeqCst,
-                    Ordering::SeqCst,
-                )
-                .is_ok()
-        {
+        if cuts {
+            // Closed at once, a line loses what was not read from it yet.
+            thread::sleep(Duration::from_millis(500));
+            line.store(Line::Cut as u8, Ordering::SeqCst);
             break;
         }
     }
