@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::keys::{KeyConfig, Keys};
+use crate::store::{Address, Parts, Secret};
 
 /// Settings of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,6 +46,19 @@ pub struct ServerConfig {
     pub receive: f64,
     /// How many seconds requests are finished for when the server is told to stop.
     pub drain: f64,
+    /// A database that keeps changes of labels, for several servers: postgres://USER@HOST/DATABASE. The model folder
+    /// keeps them, if there is none.
+    pub labels: Option<Secret>,
+    /// The password of the user, if it is not in the address.
+    pub labels_password: Option<Secret>,
+    /// A file with that password.
+    pub labels_password_file: Option<PathBuf>,
+    /// Certificates in PEM of whoever signed the database's, for TLS.
+    pub labels_ca: Option<PathBuf>,
+    /// Whether what is missing in the database is made: tables, and the labels of the model.
+    pub labels_create: bool,
+    /// How many seconds the database may take to answer.
+    pub labels_timeout: f64,
 }
 
 impl Default for ServerConfig {
@@ -66,6 +80,12 @@ impl Default for ServerConfig {
             deadline: 30.0,
             receive: 10.0,
             drain: 20.0,
+            labels: None,
+            labels_password: None,
+            labels_password_file: None,
+            labels_ca: None,
+            labels_create: false,
+            labels_timeout: 5.0,
         }
     }
 }
@@ -90,6 +110,8 @@ pub struct Server {
     pub(crate) deadline: Duration,
     pub(crate) receive: Duration,
     pub(crate) drain: Duration,
+    /// The database of labels, if there is one.
+    pub(crate) labels: Option<Address>,
 }
 
 /// How much may be asked.
@@ -166,7 +188,15 @@ impl TryFrom<ServerConfig> for Server {
             fits.then(|| Duration::from_secs_f64(value))
                 .ok_or_else(|| refused(setting, format!("{value} is no number of seconds up to a day")))
         };
+        let patience = seconds("labels_timeout", config.labels_timeout)?;
+        let labels = config.labels.map(|url| {
+            let (password, password_file) = (config.labels_password, config.labels_password_file);
+            let (authorities, create) = (config.labels_ca, config.labels_create);
+            Address::new(Parts { url, password, password_file, authorities, create, patience })
+                .map_err(|problem| refused("labels", problem))
+        });
         Ok(Server {
+            labels: labels.transpose()?,
             address,
             keys,
             tls,
@@ -206,6 +236,9 @@ mod tests {
         assert!(refused(|config| config.tls_key = Some("key.pem".into())).contains("give both"));
         assert!(refused(|config| config.max_k = 0).starts_with("max_k: 0"));
         assert!(refused(|config| config.deadline = f64::NAN).contains("seconds"));
+        assert!(
+            refused(|config| config.labels = Some(Secret::new("db"))).starts_with("labels: say postgres")
+        );
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! A line is a document of a task folder with the labels that were accepted, so that the file can be put behind a train
 //! split as it is; labels that were rejected stand beside them. A line is on the disk before it is acknowledged.
 
-use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -26,6 +26,32 @@ struct State {
     lines: u64,
     /// Bytes of whole lines.
     length: u64,
+}
+
+impl State {
+    /// With the lines that came since, from whomever; all of them, if somebody took the lines for the next fit, as they
+    /// should.
+    fn read_on(self, path: &Path) -> Result<State, StorageError> {
+        let mut state = self;
+        let mut file = match File::open(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(State::default()),
+            opened => opened.map_err(StorageError::io(path, "open"))?,
+        };
+        if file.metadata().map_err(StorageError::io(path, "read"))?.len() < state.length {
+            state = State::default();
+        }
+        file.seek(SeekFrom::Start(state.length)).map_err(StorageError::io(path, "read"))?;
+        let (mut reader, mut line) = (BufReader::new(file), Vec::new());
+        loop {
+            line.clear();
+            let read = reader.read_until(b'\n', &mut line).map_err(StorageError::io(path, "read"))?;
+            if !line.ends_with(b"\n") {
+                return Ok(state);
+            }
+            state.lines += 1;
+            state.length += read as u64;
+        }
+    }
 }
 
 /// What was said of a document.
@@ -54,24 +80,7 @@ impl Feedback {
     /// The file of the model folder `dir`. What a crash cut short was never acknowledged, and is passed over.
     pub(crate) fn open(dir: &Path) -> Result<Feedback, StorageError> {
         let path = dir.join(NAME);
-        let mut state = State::default();
-        match File::open(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(StorageError::io(&path, "open")(error)),
-            Ok(file) => {
-                let (mut reader, mut line) = (BufReader::new(file), Vec::new());
-                loop {
-                    line.clear();
-                    let read =
-                        reader.read_until(b'\n', &mut line).map_err(StorageError::io(&path, "read"))?;
-                    if !line.ends_with(b"\n") {
-                        break;
-                    }
-                    state.lines += 1;
-                    state.length += read as u64;
-                }
-            }
-        }
+        let state = State::default().read_on(&path)?;
         Ok(Feedback { path, state: Mutex::new(state) })
     }
 
@@ -92,11 +101,12 @@ impl Feedback {
             serde_json::to_writer(&mut lines, &line).expect("strings always make JSON");
             lines.push(b'\n');
         }
-        if !append_durably(&self.path, state.length, &lines)? {
-            // Somebody took the lines for the next fit, as they should.
-            *state = State::default();
-            append_durably(&self.path, 0, &lines)?;
-        }
+        // Servers that share labels may share the folder.
+        let held = OpenOptions::new().append(true).create(true).open(&self.path);
+        let held = held.map_err(StorageError::io(&self.path, "write"))?;
+        held.lock().map_err(StorageError::io(&self.path, "lock"))?;
+        *state = state.read_on(&self.path)?;
+        append_durably(&self.path, state.length, &lines)?;
         state.lines += all.len() as u64;
         state.length += lines.len() as u64;
         Ok(state.lines)
@@ -104,7 +114,8 @@ impl Feedback {
 
     /// All lines, as they are in the file.
     pub(crate) fn read(&self) -> Result<Vec<u8>, StorageError> {
-        let state = *self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        *state = state.read_on(&self.path)?;
         if state.length == 0 {
             return Ok(Vec::new());
         }
@@ -146,6 +157,10 @@ mod tests {
         // Judged twice, and a document of its own each time: a task has no two of one id.
         let different: std::collections::BTreeSet<&String> = ids.iter().collect();
         assert_eq!((ids.len(), different.len()), (3, 3));
+        // Another server on the same folder loses none of them, nor its own.
+        assert_eq!(feedback.add(&[said()]).unwrap(), 4);
+        assert_eq!(again.add(&[said()]).unwrap(), 5);
+        assert_eq!(feedback.read().unwrap(), again.read().unwrap());
         std::fs::remove_file(dir.path().join(NAME)).unwrap();
         assert_eq!(again.add(&[said()]).unwrap(), 1);
         assert_eq!(again.read().unwrap().first(), Some(&b'{'));

@@ -33,6 +33,13 @@ pub(crate) enum Event<'a> {
         #[serde(flatten)]
         change: &'a LabelChange,
     },
+    /// A store of labels is otherwise than before.
+    Store {
+        /// The model.
+        model: &'a str,
+        /// How it is.
+        state: &'a str,
+    },
     /// Something of ours failed.
     Fault {
         /// Where.

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::store::Figures;
+
 /// The upper bounds of the seconds that answers are counted by.
 const SECONDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
@@ -50,8 +52,8 @@ impl Metrics {
         counts.filter(|(_, bound)| took <= *bound).for_each(|(count, _)| *count += 1);
     }
 
-    /// All counts, and how much is waiting at each model.
-    pub(crate) fn to_text(&self, waiting: &[(String, usize)]) -> String {
+    /// All counts, how much is waiting at each model, and how the stores of labels are doing that are shared.
+    pub(crate) fn to_text(&self, waiting: &[(String, usize)], stores: &[(String, Figures)]) -> String {
         let mut text = String::new();
         let head = |text: &mut String, name: &str, kind: &str, help: &str| {
             let _ = write!(text, "# HELP polytag_{name} {help}\n# TYPE polytag_{name} {kind}\n");
@@ -86,11 +88,44 @@ impl Metrics {
         }
         head(&mut text, "waiting_tokens", "gauge", "Tokens that wait to be tagged.");
         for (model, tokens) in waiting {
-            let model = model.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            let _ = writeln!(text, "polytag_waiting_tokens{{model=\"{model}\"}} {tokens}");
+            let _ = writeln!(text, "polytag_waiting_tokens{{model=\"{}\"}} {tokens}", escaped(model));
+        }
+        type Of = fn(&Figures) -> u64;
+        let of_stores: [(&str, &str, &str, Of); 6] = [
+            ("store_up", "gauge", "Whether the database of labels can be used.", |figures| {
+                u64::from(figures.problem.is_none())
+            }),
+            ("store_revision", "gauge", "The last change of labels that answers know of.", |figures| {
+                figures.revision.max(0) as u64
+            }),
+            (
+                "store_failures_total",
+                "counter",
+                "Times that the database of labels could not be used.",
+                |figures| figures.failures,
+            ),
+            ("store_connections_total", "counter", "Connections to the database of labels.", |figures| {
+                figures.connections
+            }),
+            ("store_taken_total", "counter", "Changes of labels that other servers made.", |figures| {
+                figures.taken
+            }),
+            ("store_rebuilds_total", "counter", "Times that all labels were read anew.", |figures| {
+                figures.rebuilds
+            }),
+        ];
+        for (name, kind, help, of) in of_stores.into_iter().filter(|_| !stores.is_empty()) {
+            head(&mut text, name, kind, help);
+            for (model, figures) in stores {
+                let _ = writeln!(text, "polytag_{name}{{model=\"{}\"}} {}", escaped(model), of(figures));
+            }
         }
         text
     }
+}
+
+fn escaped(name: &str) -> String {
+    name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]
@@ -103,12 +138,17 @@ mod tests {
         metrics.answered("/v1/models", 200, Duration::from_millis(3));
         metrics.answered("/v1/models", 200, Duration::from_secs(60));
         metrics.answered("/v1/models", 404, Duration::from_millis(1));
-        let text = metrics.to_text(&[("a\"b".to_owned(), 7)]);
+        let text = metrics.to_text(
+            &[("a\"b".to_owned(), 7)],
+            &[("m".to_owned(), Figures { revision: 9, ..Figures::default() })],
+        );
         for line in [
             "polytag_requests_total{route=\"/v1/models\",status=\"200\"} 2",
             "polytag_request_seconds_bucket{route=\"/v1/models\",le=\"0.005\"} 2",
             "polytag_request_seconds_bucket{route=\"/v1/models\",le=\"+Inf\"} 3",
             "polytag_waiting_tokens{model=\"a\\\"b\"} 7",
+            "polytag_store_up{model=\"m\"} 1",
+            "polytag_store_revision{model=\"m\"} 9",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }

@@ -1,7 +1,7 @@
 //! A model that is asked and changed at the same time.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use polytag::artifact::{EVALUATION, Manifest, ModelFolder};
 use polytag::data::{LabelChange, LabelSpace, Passage};
@@ -15,11 +15,14 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::api::ApiError;
-use crate::config::Limits;
+use crate::config::Server;
 use crate::desk::Desk;
 use crate::feedback::Feedback;
+use crate::journal::Journal;
+use crate::live::{Live, View};
 use crate::metrics::Metrics;
 pub use crate::neighbours::Neighbours;
+use crate::store::{Engine, LabelStore, Place, Shared, StoreError};
 
 /// How far up broader labels are followed.
 const DEEPEST: usize = 16;
@@ -113,28 +116,13 @@ pub(crate) struct Spot {
 pub struct Served {
     pub(crate) name: String,
     dir: PathBuf,
-    /// What answers share and changes hold alone, perhaps for long: only threads that may wait touch it.
-    live: Arc<RwLock<LiveModel>>,
-    /// Its labels as they are since the last change, for everyone else.
-    view: Mutex<Arc<View>>,
+    live: Arc<Live>,
+    pub(crate) store: LabelStore,
     pub(crate) facts: Facts,
     pub(crate) desk: Desk,
     pub(crate) feedback: Feedback,
     pub(crate) neighbours: Option<Arc<Neighbours>>,
     map: OnceLock<Option<Vec<Spot>>>,
-}
-
-/// The labels of a model at some time.
-pub(crate) struct View {
-    pub(crate) space: LabelSpace,
-    /// How many changes there were since it was fitted, as far as they matter still.
-    pub(crate) changes: usize,
-}
-
-impl View {
-    fn of(live: &LiveModel) -> Arc<View> {
-        Arc::new(View { space: live.predictor().label_space().clone(), changes: live.changes() })
-    }
 }
 
 /// What never changes about a model.
@@ -158,59 +146,90 @@ pub struct Model<'a> {
     pub neighbours: Option<Arc<Neighbours>>,
 }
 
+/// Why a model cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The model.
+    #[error(transparent)]
+    Model(#[from] polytag::Error),
+    /// The database of its labels.
+    #[error("labels in {address}: {source}")]
+    Store {
+        /// Which database.
+        address: String,
+        /// What is wrong with it.
+        source: StoreError,
+    },
+}
+
+/// What models are served with.
+pub(crate) struct Around<'a> {
+    pub(crate) server: &'a Server,
+    pub(crate) metrics: &'a Arc<Metrics>,
+    pub(crate) journal: &'a Arc<Journal>,
+    /// Where connections to a database of labels are read, if there is one.
+    pub(crate) engine: Option<&'a Arc<Engine>>,
+}
+
 impl Served {
-    /// Opens a model. Nobody else can change its labels from now on.
-    pub(crate) fn open(
-        model: Model<'_>,
-        limits: &Limits,
-        metrics: &Arc<Metrics>,
-    ) -> Result<Served, polytag::Error> {
+    /// Opens a model. Nobody else can change its labels in its folder from now on.
+    pub(crate) fn open(model: Model<'_>, around: &Around<'_>) -> Result<Served, OpenError> {
         let Model { name, dir, device, neighbours } = model;
-        let live = LiveModel::open(dir, device)?;
-        let feedback = Feedback::open(dir)?;
+        let shared = around.server.labels.as_ref().zip(around.engine);
+        let live = match shared {
+            None => LiveModel::open(dir, device)?,
+            Some(_) => LiveModel::open_shared(dir, device)?,
+        };
+        let feedback = Feedback::open(dir).map_err(polytag::Error::from)?;
         let facts = Facts {
             manifest: live.manifest().clone(),
             gives_probabilities: live.predictor().gives_probabilities(),
             takes_new_labels: live.predictor().takes_new_labels(),
             reads: live.predictor().reads(),
         };
-        let view = Mutex::new(View::of(&live));
-        let live = Arc::new(RwLock::new(live));
-        let desk =
-            Desk::open(Arc::clone(&live), (limits.batch_tokens, limits.queue_tokens), Arc::clone(metrics))
-                .map_err(polytag::storage::StorageError::io(dir, "begin to serve"))?;
-        Ok(Served {
-            name,
-            dir: dir.to_owned(),
-            live,
-            view,
-            facts,
-            desk,
-            feedback,
-            neighbours,
-            map: OnceLock::new(),
-        })
+        let live = Arc::new(Live::new(live));
+        let store = match shared {
+            None => LabelStore::Embedded,
+            Some((address, engine)) => {
+                let place = Place { name: &name, dir, live: &live, journal: around.journal };
+                let opened = Shared::open(engine, address, place);
+                LabelStore::Shared(
+                    opened.map_err(|source| OpenError::Store { address: address.in_words(), source })?,
+                )
+            }
+        };
+        let limits = &around.server.limits;
+        let desk = Desk::open(
+            Arc::clone(live.model()),
+            (limits.batch_tokens, limits.queue_tokens),
+            Arc::clone(around.metrics),
+        )
+        .map_err(polytag::storage::StorageError::io(dir, "begin to serve"))
+        .map_err(polytag::Error::from)?;
+        let (dir, map) = (dir.to_owned(), OnceLock::new());
+        Ok(Served { name, dir, live, store, facts, desk, feedback, neighbours, map })
     }
 
     /// Its labels as they are now.
     pub(crate) fn view(&self) -> Arc<View> {
-        Arc::clone(&self.view.lock().unwrap_or_else(PoisonError::into_inner))
+        self.live.view()
     }
 
-    /// Makes the changes that `make` wants of its labels; what `told` says of them before anybody else can change them
-    /// again. When this returns, the changes are on the disk and in the next answer. It may take long.
+    /// Makes the changes that `make` wants of its labels, for `by`; what `told` says of them before anybody else can
+    /// change them again. When this returns, the changes are kept and in the next answer. It may take long.
     pub(crate) fn change<T>(
         &self,
-        make: impl FnOnce(&LabelSpace) -> Result<Vec<LabelChange>, ApiError>,
+        by: &str,
+        make: impl Fn(&LabelSpace) -> Result<Vec<LabelChange>, ApiError>,
         told: impl FnOnce(&LabelSpace, &[LabelChange]) -> T,
     ) -> Result<T, ApiError> {
-        let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
-        let changes = make(live.predictor().label_space())?;
-        live.change(&changes)?;
-        let view = View::of(&live);
-        let answer = told(&view.space, &changes);
-        *self.view.lock().unwrap_or_else(PoisonError::into_inner) = view;
-        Ok(answer)
+        self.store.change(&self.live, by, make, told)
+    }
+
+    /// Finishes what was taken, and takes no more.
+    pub(crate) fn close(&self) {
+        self.desk.close();
+        self.store.close();
     }
 
     /// A file of the training, if there is one.

@@ -13,7 +13,8 @@ use polytag_nn::device::Device;
 use polytag_server::api::App;
 use polytag_server::journal::Journal;
 use polytag_server::served::{Model, Neighbours};
-use polytag_server::{Server, ServerConfig, Serving};
+use polytag_server::store::StoreError;
+use polytag_server::{OpenError, Server, ServerConfig, Serving};
 use serde_json::{Map, Value};
 
 use super::{DONE, Done};
@@ -24,6 +25,9 @@ use crate::settings::Session;
 /// Settings in the environment begin with this.
 const PREFIX: &str = "POLYTAG_SERVE_";
 
+/// The password of the database of labels.
+const PASSWORD: &str = "PGPASSWORD";
+
 /// Serve models: an API, and a page where people tag text and add labels
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -32,6 +36,7 @@ Examples:
   polytag serve laws=models/eurovoc shop=models/catalogue --port 9000
   polytag serve MODEL --task TASK --audit labels-audit.jsonl
   polytag serve MODEL --config serve.toml --set batch_tokens=16384
+  polytag serve MODEL --labels postgres://tags@db1,db2/labels --create
   curl -s localhost:8080/v1/models/MODEL/tag -H 'content-type: application/json' -d '{\"texts\": [\"trade in tea\"]}'
 
 Settings come from --config (TOML), then the environment (POLYTAG_SERVE_LISTEN and so on), then options. Other machines
@@ -58,6 +63,13 @@ pub(crate) struct Serve {
     /// Its private key in PEM
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     tls_key: Option<PathBuf>,
+    /// Keep changes of labels in this database, which several servers share, instead of in the model folder:
+    /// postgres://USER@HOST[,HOST]/DATABASE. The password is taken from PGPASSWORD or labels_password_file
+    #[arg(long, value_name = "ADDRESS")]
+    labels: Option<String>,
+    /// Put the tables and the model's labels into that database, where they are not there yet
+    #[arg(long)]
+    create: bool,
     /// Show training documents of this task beside labels
     #[arg(long, value_name = "TASK")]
     task: Option<PathBuf>,
@@ -106,16 +118,21 @@ impl Serve {
                 table.as_object().cloned().unwrap_or_default()
             }
         };
+        let mut password = None;
         for (name, value) in environment {
             if let Some(setting) = name.strip_prefix(PREFIX) {
-                settings.insert(setting.to_lowercase(), parsed(&value));
+                let setting = setting.to_lowercase();
+                let value = parsed(&setting, &value);
+                settings.insert(setting, value);
+            } else if name == PASSWORD {
+                password = Some(value);
             }
         }
         for assignment in &self.set {
             let (setting, value) = assignment
                 .split_once('=')
                 .ok_or_else(|| user_error(format!("--set {assignment}: say KEY=VALUE")))?;
-            settings.insert(setting.to_owned(), parsed(value));
+            settings.insert(setting.to_owned(), parsed(setting, value));
         }
         let path = |path: &PathBuf| Value::from(path.display().to_string());
         let listen = self.listen.clone().or_else(|| self.port.map(|port| format!("127.0.0.1:{port}")));
@@ -123,10 +140,15 @@ impl Serve {
             ("listen", listen.map(Value::from)),
             ("tls_certificate", self.tls_certificate.as_ref().map(path)),
             ("tls_key", self.tls_key.as_ref().map(path)),
+            ("labels", self.labels.clone().map(Value::from)),
+            ("labels_create", self.create.then_some(Value::from(true))),
         ];
         for (setting, value) in options {
             settings.extend(value.map(|value| (setting.to_owned(), value)));
         }
+        // As every program takes it that speaks to PostgreSQL, if we are told no other.
+        let told = ["labels_password", "labels_password_file"].iter().any(|key| settings.contains_key(*key));
+        settings.extend(password.filter(|_| !told).map(|text| ("labels_password".to_owned(), text.into())));
         serde_json::from_value(Value::Object(settings))
             .map_err(|error| user_error(format!("settings of the server: {error}")))
     }
@@ -139,9 +161,12 @@ fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().filter_map(text)
 }
 
-/// A value as JSON, or else as a string.
-fn parsed(value: &str) -> Value {
-    serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))
+/// A value as JSON, or else as a string; a password is a string, also if it looks like a number.
+fn parsed(setting: &str, value: &str) -> Value {
+    match setting {
+        "labels" | "labels_password" => Value::from(value),
+        _ => serde_json::from_str(value).unwrap_or_else(|_| Value::from(value)),
+    }
 }
 
 /// Model folders by name: the one that was given, or that of the folder.
@@ -194,7 +219,10 @@ fn journal(audit: Option<&Path>) -> anyhow::Result<Journal> {
 /// Serves models until the session is stopped.
 fn serve(server: Server, models: Vec<Model<'_>>, journal: Journal, session: &Session) -> Done {
     let names: Vec<String> = models.iter().map(|model| model.name.clone()).collect();
-    let app = App::open(server, models, journal)?;
+    let app = App::open(server, models, journal).map_err(|error| match error {
+        OpenError::Model(error) | OpenError::Store { source: StoreError::Model(error), .. } => error.into(),
+        error => user_error(error.to_string()),
+    })?;
     let stop = session.stop.clone();
     let quiet = session.quiet;
     let begun = |serving: &Serving| {
@@ -252,6 +280,20 @@ mod tests {
             settings(&["--config", file, "--port", "81", "--set", "deadline=2.5"], &environment).unwrap();
         assert_eq!((config.max_k, config.max_labels, config.deadline), (7, 9, 2.5));
         assert_eq!((config.listen.as_str(), config.keys), ("127.0.0.1:81", vec![kept]));
+    }
+
+    #[test]
+    fn passwords_are_taken_as_they_are_and_ours_before_the_usual_one() {
+        let usual = ("PGPASSWORD", "0x10");
+        let password = |options: &[&str], environment: &[(&str, &str)]| {
+            settings(options, environment).unwrap().labels_password
+        };
+        let secret = |text: &str| Some(polytag_server::store::Secret::new(text));
+        assert_eq!(password(&[], &[usual]), secret("0x10"));
+        assert_eq!(password(&[], &[usual, ("POLYTAG_SERVE_LABELS_PASSWORD", "1e5")]), secret("1e5"));
+        assert_eq!(password(&["--set", "labels_password_file=p"], &[usual]), None);
+        let config = settings(&["--labels", "postgres://u@h/d", "--create"], &[]).unwrap();
+        assert!(config.labels.is_some() && config.labels_create);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::desk::DeskError;
+use crate::store::StoreError;
 
 /// Anything that is wrong with a request, or with us.
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +47,19 @@ pub(crate) enum ApiError {
     Desk(#[from] DeskError),
     #[error(transparent)]
     Library(#[from] polytag::Error),
+    #[error(transparent)]
+    Store(StoreError),
     #[error("the server failed on this request")]
     Ours,
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> ApiError {
+        match error {
+            StoreError::Model(error) => ApiError::Library(error),
+            error => ApiError::Store(error),
+        }
+    }
 }
 
 impl From<polytag::storage::StorageError> for ApiError {
@@ -139,6 +151,24 @@ impl ApiError {
             ApiError::Library(polytag::Error::Storage(_) | polytag::Error::Artifact(_)) => {
                 (S::INSUFFICIENT_STORAGE, "disk", Some("nothing was changed; see to the server's disk"))
             }
+            ApiError::Store(StoreError::Unsure { .. }) => (
+                S::SERVICE_UNAVAILABLE,
+                "store_unsure",
+                Some(
+                    "look at the label once the database is back, and ask again if it is not as it should be",
+                ),
+            ),
+            ApiError::Store(StoreError::Busy) => {
+                (S::SERVICE_UNAVAILABLE, "store_busy", Some("nothing was changed; ask again"))
+            }
+            ApiError::Store(error) if error.may_pass() => (
+                S::SERVICE_UNAVAILABLE,
+                "store_away",
+                Some("nothing was changed; ask again when the database is back"),
+            ),
+            ApiError::Store(_) => {
+                (S::SERVICE_UNAVAILABLE, "store_unfit", Some("nothing was changed; see to the database"))
+            }
             ApiError::Library(_) => (S::INTERNAL_SERVER_ERROR, "fault", None),
         }
     }
@@ -147,6 +177,7 @@ impl ApiError {
     fn retry(&self) -> Option<Duration> {
         match self {
             ApiError::Desk(DeskError::Full { retry }) => Some(*retry),
+            ApiError::Store(error) if error.may_pass() => Some(Duration::from_secs(1)),
             _ => None,
         }
     }

@@ -1,5 +1,6 @@
 //! For machines that watch.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -8,6 +9,7 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 
 use super::App;
+use crate::store::Figures;
 
 /// Whether the server is there
 #[utoipa::path(get, path = "/healthz", tag = "health", responses((status = 200, body = String)))]
@@ -15,14 +17,26 @@ pub(super) async fn alive() -> &'static str {
     "ok\n"
 }
 
-/// Whether the server takes requests
+/// Whether the server takes requests; it does so without the database of labels too, and then a line tells that labels
+/// cannot be changed
 #[utoipa::path(get, path = "/readyz", tag = "health",
     responses((status = 200, body = String), (status = 503, body = String)))]
-pub(super) async fn ready(State(app): State<Arc<App>>) -> (StatusCode, &'static str) {
-    match app.draining.load(Ordering::Relaxed) {
-        false => (StatusCode::OK, "ready\n"),
-        true => (StatusCode::SERVICE_UNAVAILABLE, "closing\n"),
+pub(super) async fn ready(State(app): State<Arc<App>>) -> (StatusCode, String) {
+    if app.draining.load(Ordering::Relaxed) {
+        return (StatusCode::SERVICE_UNAVAILABLE, "closing\n".to_owned());
     }
+    let mut text = "ready\n".to_owned();
+    for (name, served) in &app.models {
+        if let Some(Figures { revision, problem: Some(_), lasting, .. }) = served.store.figures() {
+            let seconds = lasting.as_secs();
+            let _ = writeln!(
+                text,
+                "labels of {name} cannot be changed for {seconds} s, as their database cannot be used; answers know of \
+                 revision {revision}"
+            );
+        }
+    }
+    (StatusCode::OK, text)
 }
 
 /// Counts, in the text format of Prometheus
@@ -30,5 +44,10 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> (StatusCode, &'static 
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
     let waiting: Vec<(String, usize)> =
         app.models.iter().map(|(name, served)| (name.clone(), served.desk.waiting())).collect();
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], app.metrics.to_text(&waiting))
+    let stores: Vec<(String, Figures)> = app
+        .models
+        .iter()
+        .filter_map(|(name, served)| Some((name.clone(), served.store.figures()?)))
+        .collect();
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], app.metrics.to_text(&waiting, &stores))
 }

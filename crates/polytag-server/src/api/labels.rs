@@ -1,4 +1,4 @@
-//! Looking for labels, and changing them. A change is on the disk before it is answered.
+//! Looking for labels, and changing them. A change is kept, on the disk or in the database, before it is answered.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -129,7 +129,7 @@ fn find(app: &App, name: &str, id: &str) -> Result<LabelBody, ApiError> {
 }
 
 /// A label to add.
-#[derive(Deserialize, ToSchema)]
+#[derive(Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewLabel {
     /// One is made of the name, if there is none.
@@ -195,15 +195,15 @@ pub(super) async fn add(
         return Err(ApiError::Unfit { what: "labels", problem: "there is none to add".to_owned() });
     }
     too_many("aliases and parents", labels.iter().map(NewLabel::links).sum(), app.server.limits.labels)?;
-    let make = |space: &LabelSpace| additions(space, labels);
+    let make = move |space: &LabelSpace| additions(space, &labels);
     let labels = change_labels(&app, &name, &by, make).await?;
     Ok((StatusCode::CREATED, Json(Added { labels })))
 }
 
 /// What adding labels comes to.
-fn additions(space: &LabelSpace, labels: Vec<NewLabel>) -> Result<Vec<LabelChange>, ApiError> {
+fn additions(space: &LabelSpace, labels: &[NewLabel]) -> Result<Vec<LabelChange>, ApiError> {
     let (mut made, mut taken) = (Vec::with_capacity(labels.len()), HashSet::new());
-    for NewLabel { id, name, description, aliases, parents } in labels {
+    for NewLabel { id, name, description, aliases, parents } in labels.iter().cloned() {
         for text in [&name].into_iter().chain(&id).chain(&aliases).chain(&parents) {
             short("a label", text, LONGEST_NAME)?;
         }
@@ -273,7 +273,7 @@ pub(super) async fn change(
         let problem = "there is neither a name nor a description in it".to_owned();
         return Err(ApiError::Unfit { what: "the change", problem });
     }
-    let labels = change_labels(&app, &name, &by, |_| Ok(changes)).await?;
+    let labels = change_labels(&app, &name, &by, move |_| Ok(changes.clone())).await?;
     labels.into_iter().next().map(Json).ok_or(ApiError::NoLabel { id })
 }
 
@@ -287,7 +287,7 @@ pub(super) async fn retire(
     Extension(Asker(by)): Extension<Asker>,
 ) -> Result<StatusCode, ApiError> {
     find(&app, &name, &id)?;
-    change_labels(&app, &name, &by, |_| Ok(vec![LabelChange::Remove { id }])).await?;
+    change_labels(&app, &name, &by, move |_| Ok(vec![LabelChange::Remove { id: id.clone() }])).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -296,12 +296,12 @@ async fn change_labels(
     app: &Arc<App>,
     name: &str,
     by: &str,
-    make: impl FnOnce(&LabelSpace) -> Result<Vec<LabelChange>, ApiError> + Send + 'static,
+    make: impl Fn(&LabelSpace) -> Result<Vec<LabelChange>, ApiError> + Send + 'static,
 ) -> Result<Vec<LabelBody>, ApiError> {
     let (app, name, by) = (Arc::clone(app), name.to_owned(), by.to_owned());
-    // It is made even if the client goes: what is on the disk is told of.
+    // It is made even if the client goes: what is kept is told of.
     let made = tokio::task::spawn_blocking(move || {
-        app.model(&name)?.change(make, |space, changes| {
+        app.model(&name)?.change(&by, make, |space, changes| {
             for change in changes {
                 app.journal.write(Event::Label { model: &name, by: &by, change });
             }

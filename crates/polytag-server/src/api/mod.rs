@@ -30,7 +30,8 @@ use crate::config::Server;
 use crate::journal::Journal;
 use crate::metrics::Metrics;
 use crate::page;
-use crate::served::{Model, Served};
+use crate::served::{Around, Model, OpenError, Served};
+use crate::store::{Engine, StoreError};
 pub(crate) use error::ApiError;
 
 /// What every handler knows.
@@ -38,7 +39,7 @@ pub struct App {
     pub(crate) server: Server,
     pub(crate) models: BTreeMap<String, Served>,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) journal: Journal,
+    pub(crate) journal: Arc<Journal>,
     /// Whether it is going down.
     pub(crate) draining: AtomicBool,
 }
@@ -47,14 +48,23 @@ impl App {
     /// Opens models.
     ///
     /// # Errors
-    /// If one cannot be read, or another program holds it.
-    pub fn open(server: Server, models: Vec<Model<'_>>, journal: Journal) -> Result<App, polytag::Error> {
-        let metrics = Arc::new(Metrics::default());
+    /// If one cannot be read, or another program holds it, or the database of its labels cannot be used.
+    pub fn open(server: Server, models: Vec<Model<'_>>, journal: Journal) -> Result<App, OpenError> {
+        let (metrics, journal) = (Arc::new(Metrics::default()), Arc::new(journal));
+        let engine = match &server.labels {
+            None => None,
+            Some(address) => Some(Arc::new(Engine::start().map_err(|error| OpenError::Store {
+                address: address.in_words(),
+                source: StoreError::Away { problem: error.to_string() },
+            })?)),
+        };
+        let around =
+            Around { server: &server, metrics: &metrics, journal: &journal, engine: engine.as_ref() };
         let open = |model: Model<'_>| {
-            let served = Served::open(model, &server.limits, &metrics)?;
+            let served = Served::open(model, &around)?;
             Ok((served.name.clone(), served))
         };
-        let models = models.into_iter().map(open).collect::<Result<_, polytag::Error>>()?;
+        let models = models.into_iter().map(open).collect::<Result<_, OpenError>>()?;
         Ok(App { server, models, metrics, journal, draining: AtomicBool::new(false) })
     }
 
@@ -70,7 +80,14 @@ impl App {
 
     /// Finishes what was taken, and takes no more.
     pub(crate) fn close(&self) {
-        self.models.values().for_each(|served| served.desk.close());
+        self.models.values().for_each(Served::close);
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        // Threads that wait for a database are not waited for.
+        self.models.values().for_each(|served| served.store.close());
     }
 }
 

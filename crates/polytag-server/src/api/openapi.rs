@@ -61,7 +61,7 @@ impl Modify for Common {
                     ("401", "A key is needed"),
                     ("403", "The key does not open this, or the request comes from elsewhere"),
                     ("500", "A fault of the server's"),
-                    ("503", "The server is shutting down"),
+                    ("503", "The server is shutting down, or the database of labels cannot be used"),
                 ];
                 let also =
                     also.into_iter().filter(|(fits, ..)| *fits).map(|(_, status, words)| (status, words));

@@ -16,7 +16,7 @@ use polytag_nn::device::Device;
 use polytag_server::api::{App, router};
 use polytag_server::journal::Journal;
 use polytag_server::served::{Model, Neighbours};
-use polytag_server::{Server, ServerConfig};
+use polytag_server::{OpenError, Server, ServerConfig};
 use serde_json::Value;
 use tempfile::TempDir;
 use tower::ServiceExt as _;
@@ -37,7 +37,7 @@ impl Write for Lines {
 
 /// A server under test.
 pub(crate) struct Lab {
-    pub(crate) folder: TempDir,
+    pub(crate) folder: Arc<TempDir>,
     pub(crate) app: Arc<App>,
     pub(crate) router: Router,
     journal: Lines,
@@ -73,8 +73,13 @@ fn sample() -> PathBuf {
 
 /// Fits `lexical` to the bundled sample.
 pub(crate) fn fit(model: &Path) {
+    fit_method(model, "lexical", &serde_json::json!({}));
+}
+
+/// Fits a method to the bundled sample.
+pub(crate) fn fit_method(model: &Path, method: &str, settings: &Value) {
     let task = Task::open(&sample(), &polytag::data::ReadOptions::with_spool(std::env::temp_dir())).unwrap();
-    let config = MethodConfig::named("lexical", &serde_json::json!({})).unwrap();
+    let config = MethodConfig::named(method, settings).unwrap();
     let (device, encoders, stop) = (Device::cpu(), EncoderCache::new(model.join("none")), Stop::default());
     let context = TrainContext::new((&device, &encoders), (&stop, &Silent));
     method::fit(&task, config, model, &context).unwrap();
@@ -91,7 +96,12 @@ impl Lab {
         Lab::open(folder, config)
     }
 
-    pub(crate) fn open(folder: TempDir, config: ServerConfig) -> Lab {
+    pub(crate) fn open(folder: impl Into<Arc<TempDir>>, config: ServerConfig) -> Lab {
+        Lab::try_open(folder, config).unwrap()
+    }
+
+    pub(crate) fn try_open(folder: impl Into<Arc<TempDir>>, config: ServerConfig) -> Result<Lab, OpenError> {
+        let folder = folder.into();
         let task =
             Task::open(&sample(), &polytag::data::ReadOptions::with_spool(std::env::temp_dir())).unwrap();
         let train = task.dataset(Split::Train, &Silent, &Stop::default()).unwrap();
@@ -100,8 +110,11 @@ impl Lab {
         let model = Model { name: "tags".to_owned(), dir: &dir, device: &device, neighbours };
         let journal = Lines::default();
         let server = Server::try_from(config).unwrap();
-        let app = Arc::new(App::open(server, vec![model], Journal::new(journal.clone())).unwrap());
-        Lab { folder, router: router(Arc::clone(&app)), app, journal }
+        let (kept, models) = (Journal::new(journal.clone()), vec![model]);
+        // It may wait for a database, on a thread that may.
+        let open = || App::open(server, models, kept);
+        let app = Arc::new(std::thread::scope(|scope| scope.spawn(open).join().unwrap())?);
+        Ok(Lab { folder, router: router(Arc::clone(&app)), app, journal })
     }
 
     pub(crate) fn journal(&self) -> String {

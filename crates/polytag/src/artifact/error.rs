@@ -67,6 +67,12 @@ pub enum ArtifactError {
         /// The log.
         path: PathBuf,
     },
+    /// Labels are kept elsewhere.
+    #[error("{}: its labels are kept in a database; change them there", path.display())]
+    Elsewhere {
+        /// The model folder.
+        path: PathBuf,
+    },
     /// Someone else is changing the labels.
     #[error("{}: another program is changing this model; try again when it is done", path.display())]
     Locked {

@@ -89,6 +89,18 @@ impl LabelLog {
         Ok(log)
     }
 
+    /// Holds the model folder `dir` as one whose labels are kept elsewhere: until what comes back is dropped, the model
+    /// cannot be replaced and its log not be written to, but others can hold it in the same way.
+    pub fn share(dir: &Path) -> Result<File, ArtifactError> {
+        let manifest = dir.join(MANIFEST);
+        let lock = File::open(&manifest).map_err(StorageError::io(&manifest, "open"))?;
+        match lock.try_lock_shared() {
+            Ok(()) => Ok(lock),
+            Err(TryLockError::WouldBlock) => Err(ArtifactError::Locked { path: dir.to_owned() }),
+            Err(TryLockError::Error(error)) => Err(StorageError::io(&manifest, "lock")(error).into()),
+        }
+    }
+
     /// The changes logged so far.
     pub fn changes(&self) -> &[LabelChange] {
         &self.state.changes
@@ -345,6 +357,18 @@ mod tests {
         let (dir, _) = written();
         let _first = LabelLog::lock(dir.path()).unwrap();
         assert!(matches!(LabelLog::lock(dir.path()), Err(ArtifactError::Locked { .. })));
+        assert!(matches!(LabelLog::share(dir.path()), Err(ArtifactError::Locked { .. })));
+    }
+
+    #[test]
+    fn many_may_hold_a_folder_whose_labels_are_elsewhere_and_then_nobody_writes() {
+        let (dir, _) = written();
+        let first = LabelLog::share(dir.path()).unwrap();
+        let second = LabelLog::share(dir.path()).unwrap();
+        drop(first);
+        assert!(matches!(LabelLog::lock(dir.path()), Err(ArtifactError::Locked { .. })));
+        drop(second);
+        LabelLog::lock(dir.path()).unwrap();
     }
 
     fn added(id: usize) -> LabelChange {

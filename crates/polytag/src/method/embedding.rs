@@ -21,7 +21,7 @@ use crate::data::{Dataset, Document, LabelChange, LabelSpace, Passage};
 use crate::encoder::TextEncoder;
 use crate::ids::LabelId;
 use crate::index::{Allowed, Exact, LabelIndex, Precision};
-use crate::predict::{Ask, Explanation, Field, PredictError, Predictor, Reason};
+use crate::predict::{Ask, Embeddings, Explanation, Field, PredictError, Predictor, Reason};
 use crate::progress::Stage;
 use crate::ranking::Ranking;
 
@@ -211,17 +211,44 @@ impl Predictor for EmbeddingModel {
     }
 
     fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
+        self.apply_prepared(changes, &Embeddings::default())
+    }
+
+    fn prepare(&self, changes: &[LabelChange]) -> Result<Embeddings, PredictError> {
         let (space, changed) = self.space.changed(changes).map_err(|(_, error)| error)?;
-        // Encoded first: after an error nothing has changed.
         let written = self.settings.label_text.rewritten(&space, &changed);
-        let vectors = self.encode_labels(&space, &written)?;
+        let encoded = self.encode_labels(&space, &written)?;
+        Ok(Embeddings::of_all(self.encoder.dimension(), &written, encoded))
+    }
+
+    fn apply_prepared(&mut self, changes: &[LabelChange], vectors: &Embeddings) -> Result<(), PredictError> {
+        let (space, changed) = self.space.changed(changes).map_err(|(_, error)| error)?;
+        let mut written = self.settings.label_text.rewritten(&space, &changed);
+        written.retain(|&label| vectors.of(label).is_none());
+        // Encoded first: after an error nothing has changed.
+        let encoded = self.encode_labels(&space, &written)?;
+        let encoded = Embeddings::of_all(self.encoder.dimension(), &written, encoded);
         self.space = space;
         self.words.as_mut().map_or(Ok(()), |words| words.apply(changes))?;
         changed.removed.into_iter().for_each(|label| self.index.remove(label));
-        for (label, vector) in written.into_iter().zip(vectors.chunks_exact(self.encoder.dimension())) {
+        for (label, vector) in encoded.iter().chain(vectors.iter()) {
             self.index.set(label, vector)?;
         }
         Ok(())
+    }
+
+    fn label_dimension(&self) -> Option<usize> {
+        Some(self.encoder.dimension())
+    }
+
+    fn label_vectors(&self, labels: &[LabelId]) -> Embeddings {
+        let mut vectors = Embeddings::new(self.encoder.dimension());
+        for &label in labels {
+            if let Some(vector) = self.index.exact().vector(label) {
+                vectors.push(label, &vector);
+            }
+        }
+        vectors
     }
 
     fn explain(&self, passage: Passage<'_>, label: LabelId) -> Result<Explanation, PredictError> {

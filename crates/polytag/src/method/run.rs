@@ -1,5 +1,6 @@
 //! Fitting a task into a model folder, loading one, and changing its labels, once or while it is asked.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use polytag_nn::device::Device;
@@ -24,7 +25,7 @@ use crate::artifact::{
 };
 use crate::data::{Dataset, LabelChange, LabelSpace, LabelsOnly, SpaceError, Split, Task};
 use crate::encoder::WordVectors;
-use crate::predict::Predictor;
+use crate::predict::{Embeddings, Predictor};
 
 /// A method fitted and written.
 pub struct Fitted {
@@ -134,9 +135,17 @@ pub struct LiveModel {
     device: Device,
     manifest: Manifest,
     predictor: Box<dyn Predictor>,
-    log: LabelLog,
+    record: Record,
     /// Whether the predictor may know of changes that the log does not.
     is_ahead: bool,
+}
+
+/// Where changes of labels are kept.
+enum Record {
+    /// In the model folder, by us.
+    Log(LabelLog),
+    /// Elsewhere, by whoever tells us of them. The folder is held meanwhile.
+    Elsewhere { _held: File, changes: usize },
 }
 
 impl LiveModel {
@@ -152,7 +161,21 @@ impl LiveModel {
         let mut predictor = load_fitted(dir, device)?;
         replay(dir, predictor.as_mut(), log.changes())?;
         let (dir, device) = (dir.to_owned(), device.clone());
-        Ok(LiveModel { dir, device, manifest, predictor, log, is_ahead: false })
+        Ok(LiveModel { dir, device, manifest, predictor, record: Record::Log(log), is_ahead: false })
+    }
+
+    /// Opens the model folder `dir` as it was fitted, for labels that are kept elsewhere: [`take`](LiveModel::take) makes
+    /// their changes. Others can open it in the same way at the same time. If it has an encoder, that works on `device`.
+    ///
+    /// # Errors
+    /// If it is no model or a damaged one, or if another program holds it open to change it.
+    pub fn open_shared(dir: &Path, device: &Device) -> Result<LiveModel, Error> {
+        ModelFolder::open(dir)?;
+        let record = Record::Elsewhere { _held: LabelLog::share(dir)?, changes: 0 };
+        let manifest = ModelFolder::open(dir)?.manifest().clone();
+        let predictor = load_fitted(dir, device)?;
+        let (dir, device) = (dir.to_owned(), device.clone());
+        Ok(LiveModel { dir, device, manifest, predictor, record, is_ahead: false })
     }
 
     /// Whether its answers are to be believed: not after a change that the disk refused and that could not be taken back,
@@ -173,7 +196,39 @@ impl LiveModel {
 
     /// How many changes to its labels there were since it was fitted, as far as they matter still.
     pub fn changes(&self) -> usize {
-        self.log.changes().len()
+        match &self.record {
+            Record::Log(log) => log.changes().len(),
+            Record::Elsewhere { changes, .. } => *changes,
+        }
+    }
+
+    /// The model as it was fitted, once more: to begin anew from, with [`replace`](LiveModel::replace).
+    pub fn fitted(&self) -> Result<Box<dyn Predictor>, Error> {
+        load_fitted(&self.dir, &self.device)
+    }
+
+    /// Answers by `predictor` from now on, which knows of `changes` that are kept elsewhere.
+    pub fn replace(&mut self, predictor: Box<dyn Predictor>, changes: usize) {
+        self.predictor = predictor;
+        self.is_ahead = false;
+        if let Record::Elsewhere { changes: known, .. } = &mut self.record {
+            *known = changes;
+        }
+    }
+
+    /// Makes changes of labels that are kept elsewhere, all or none. After an error nothing has changed.
+    ///
+    /// # Errors
+    /// If a change is not possible.
+    pub fn take(&mut self, changes: &[LabelChange], vectors: &Embeddings) -> Result<(), Error> {
+        // Until it is done; also if it panics.
+        self.is_ahead = true;
+        let taken = self.predictor.apply_prepared(changes, vectors);
+        self.is_ahead = false;
+        if let (Ok(()), Record::Elsewhere { changes: known, .. }) = (&taken, &mut self.record) {
+            *known += changes.len();
+        }
+        Ok(taken?)
     }
 
     /// Changes its labels, all or none. When this returns, the changes are on the disk and in the next answer; after an
@@ -185,21 +240,24 @@ impl LiveModel {
         if self.is_ahead {
             self.go_back()?;
         }
+        let Record::Log(log) = &mut self.record else {
+            return Err(ArtifactError::Elsewhere { path: self.dir.clone() }.into());
+        };
         // Until both know of the changes; also if one panics.
         self.is_ahead = true;
         if let Err(error) = self.predictor.apply(changes) {
             self.is_ahead = false;
             return Err(error.into());
         }
-        if let Err(error) = self.log.append(changes) {
+        if let Err(error) = log.append(changes) {
             // What the disk did not take must not be answered with.
             self.go_back()?;
             return Err(error.into());
         }
         self.is_ahead = false;
-        if self.log.is_long() {
+        if log.is_long() {
             // Everything is safe in the log; it is written shorter another time.
-            self.log.compact().ok();
+            log.compact().ok();
         }
         Ok(())
     }
@@ -207,7 +265,9 @@ impl LiveModel {
     /// Makes the predictor again from what is on the disk.
     fn go_back(&mut self) -> Result<(), Error> {
         let mut before = load_fitted(&self.dir, &self.device)?;
-        replay(&self.dir, before.as_mut(), self.log.changes())?;
+        if let Record::Log(log) = &self.record {
+            replay(&self.dir, before.as_mut(), log.changes())?;
+        }
         self.predictor = before;
         self.is_ahead = false;
         Ok(())

@@ -4,11 +4,13 @@
 //! at any time, and each answer can be explained.
 
 mod explanation; // why a label was given
+mod embeddings; // vectors of labels on their way
 mod batch; // batches of columns tagged
 
 pub mod tables; // files of rows tagged
 
 pub use batch::{BatchTagger, Columns, FoundColumns, TaggedBatch};
+pub use embeddings::Embeddings;
 pub use explanation::{Explanation, Field, Mark, Reason};
 
 use crate::Fault;
@@ -120,6 +122,32 @@ pub trait Predictor: Send + Sync {
 
     /// Changes its labels, all at once. After an error nothing has changed.
     fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError>;
+
+    /// Whether changes are possible, and the vectors that labels get by them where the model makes such of a label's
+    /// text: what is slow about a change, while others go on asking. What passes here,
+    /// [`apply_prepared`](Predictor::apply_prepared) takes, here and wherever the same model has the same labels.
+    fn prepare(&self, changes: &[LabelChange]) -> Result<Embeddings, PredictError> {
+        self.label_space().changed(changes).map_err(|(_, error)| error)?;
+        Ok(Embeddings::default())
+    }
+
+    /// Changes its labels, all at once, with vectors that were made before, perhaps elsewhere. Labels that have none
+    /// there get theirs as by [`apply`](Predictor::apply). After an error nothing has changed.
+    fn apply_prepared(&mut self, changes: &[LabelChange], vectors: &Embeddings) -> Result<(), PredictError> {
+        let _ = vectors;
+        self.apply(changes)
+    }
+
+    /// How many numbers the vector of a label has, where each label has one that is made of its text.
+    fn label_dimension(&self) -> Option<usize> {
+        None
+    }
+
+    /// The vectors of labels, of those that have one.
+    fn label_vectors(&self, labels: &[LabelId]) -> Embeddings {
+        let _ = labels;
+        Embeddings::default()
+    }
 
     /// Why a label fits a passage, or how little.
     fn explain(&self, passage: Passage<'_>, label: LabelId) -> Result<Explanation, PredictError>;

@@ -24,7 +24,7 @@ use crate::method::label_text::text_of;
 use crate::method::seen_labels::{changed_among_seen, seen_labels};
 use crate::method::training::probability;
 use crate::method::words::{Piece, reasons};
-use crate::predict::{Ask, Explanation, PredictError, Predictor};
+use crate::predict::{Ask, Embeddings, Explanation, PredictError, Predictor};
 use crate::ranking::Ranking;
 
 /// Where the encoder lies: a folder that sentence-transformers reads, too.
@@ -216,6 +216,10 @@ impl Predictor for ClassifierModel {
     fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
         self.space = changed_among_seen(&self.space, changes)?;
         Ok(())
+    }
+
+    fn prepare(&self, changes: &[LabelChange]) -> Result<Embeddings, PredictError> {
+        changed_among_seen(&self.space, changes).map(|_| Embeddings::default())
     }
 
     fn explain(&self, passage: Passage<'_>, label: LabelId) -> Result<Explanation, PredictError> {

@@ -5,7 +5,7 @@ use polytag_nn::tokenizer::Text;
 
 use super::DualEncoderConfig;
 use crate::artifact::{ArtifactError, MANIFEST, ModelFolder, ModelWriter};
-use crate::data::{Dataset, Document, LabelChange, LabelSpace, Passage};
+use crate::data::{Changed, Dataset, Document, LabelChange, LabelSpace, Passage};
 use crate::ids::LabelId;
 use crate::index::{Exact, LabelIndex};
 use crate::method::TrainContext;
@@ -14,7 +14,7 @@ use crate::method::label_text::text_of;
 use crate::method::label_vectors::{LabelVectors, measured_documents};
 use crate::method::training::{Core, LabelTower, Trained, labels_with_vectors};
 use crate::method::words::{Piece, reasons};
-use crate::predict::{Ask, Explanation, PredictError, Predictor};
+use crate::predict::{Ask, Embeddings, Explanation, PredictError, Predictor};
 use crate::ranking::Ranking;
 
 /// A trained dual encoder.
@@ -86,6 +86,20 @@ impl DualEncoderModel {
         Ok(vectors.chunks_exact(dimension).flat_map(|vector| [vector, &[1.0]].concat()).collect())
     }
 
+    /// The labels that want other vectors after a change.
+    fn rewritten(&self, space: &LabelSpace, changed: &Changed) -> Result<Vec<LabelId>, PredictError> {
+        self.core.maker.rewritten(space, changed, |label| self.index.exact().labels().contains(label))
+    }
+
+    /// The vectors of labels, made of their texts.
+    fn made(&self, space: &LabelSpace, labels: &[LabelId]) -> Result<Embeddings, PredictError> {
+        if labels.is_empty() {
+            return Ok(Embeddings::default());
+        }
+        let made = self.core.maker.make(&self.core.encoder, space, labels)?;
+        Ok(Embeddings::of_all(self.index.exact().dim(), labels, made.outputs))
+    }
+
     /// The vector of a label, if it has one, and its own bias.
     fn vector(&self, label: LabelId) -> Option<(Vec<f32>, f32)> {
         let mut vector = self.index.exact().vector(label)?;
@@ -122,20 +136,40 @@ impl Predictor for DualEncoderModel {
     }
 
     fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
+        self.apply_prepared(changes, &Embeddings::default())
+    }
+
+    fn prepare(&self, changes: &[LabelChange]) -> Result<Embeddings, PredictError> {
         let (space, changed) = self.space.changed(changes).map_err(|(_, error)| error)?;
-        let has_vector = |label| self.index.exact().labels().contains(label);
-        let written = self.core.maker.rewritten(&space, &changed, has_vector)?;
-        if !written.is_empty() {
-            // Made first: after an error nothing has changed.
-            let vectors = self.core.maker.make(&self.core.encoder, &space, &written)?;
-            for (&label, vector) in written.iter().zip(vectors.outputs.chunks_exact(self.index.exact().dim()))
-            {
-                self.index.set(label, vector)?;
-            }
+        self.made(&space, &self.rewritten(&space, &changed)?)
+    }
+
+    fn apply_prepared(&mut self, changes: &[LabelChange], vectors: &Embeddings) -> Result<(), PredictError> {
+        let (space, changed) = self.space.changed(changes).map_err(|(_, error)| error)?;
+        let mut written = self.rewritten(&space, &changed)?;
+        written.retain(|&label| vectors.of(label).is_none());
+        // Made first: after an error nothing has changed.
+        let made = self.made(&space, &written)?;
+        for (label, vector) in made.iter().chain(vectors.iter()) {
+            self.index.set(label, vector)?;
         }
         changed.removed.into_iter().for_each(|label| self.index.remove(label));
         self.space = space;
         Ok(())
+    }
+
+    fn label_dimension(&self) -> Option<usize> {
+        self.takes_new_labels().then(|| self.index.exact().dim())
+    }
+
+    fn label_vectors(&self, labels: &[LabelId]) -> Embeddings {
+        let mut vectors = Embeddings::new(self.index.exact().dim());
+        for &label in labels {
+            if let Some(vector) = self.index.exact().vector(label) {
+                vectors.push(label, &vector);
+            }
+        }
+        vectors
     }
 
     fn explain(&self, passage: Passage<'_>, label: LabelId) -> Result<Explanation, PredictError> {

@@ -19,7 +19,7 @@ use crate::method::error::MethodError;
 use crate::method::label_text::text_of;
 use crate::method::training::{Core, LabelTower, Trained, VECTORS, labels_with_vectors, read_vectors};
 use crate::method::words::{Piece, reasons};
-use crate::predict::{Ask, Explanation, PredictError, Predictor};
+use crate::predict::{Ask, Embeddings, Explanation, PredictError, Predictor};
 use crate::ranking::{NotFinite, Ranking, Scored, TopK};
 
 /// What the output vectors are called in their file.
@@ -231,6 +231,13 @@ impl Predictor for LabelAttentionModel {
         let labels = self.vectors.outputs.labels().iter().collect();
         self.table = Arc::new(Table::new(&self.vectors, labels, self.device())?);
         Ok(())
+    }
+
+    fn prepare(&self, changes: &[LabelChange]) -> Result<Embeddings, PredictError> {
+        let (space, changed) = self.space.changed(changes).map_err(|(_, error)| error)?;
+        let has_vector = |label| self.vectors.outputs.labels().contains(label);
+        // A label has two vectors here, which each that takes the change makes for itself.
+        self.core.maker.rewritten(&space, &changed, has_vector).map(|_| Embeddings::default())
     }
 
     fn explain(&self, passage: Passage<'_>, label: LabelId) -> Result<Explanation, PredictError> {

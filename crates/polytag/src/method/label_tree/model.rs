@@ -13,7 +13,7 @@ use crate::artifact::{ArtifactError, MANIFEST, ModelFolder, ModelWriter, Tensors
 use crate::data::{LabelChange, LabelSpace, Passage};
 use crate::ids::LabelId;
 use crate::method::seen_labels::{changed_among_seen, seen_labels};
-use crate::predict::{Ask, Explanation, PredictError, Predictor};
+use crate::predict::{Ask, Embeddings, Explanation, PredictError, Predictor};
 use crate::ranking::{Ranking, Scored};
 use crate::sparse::Entry;
 use crate::storage::Array;
@@ -244,6 +244,10 @@ impl Predictor for LabelTreeModel {
     fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
         self.space = changed_among_seen(&self.space, changes)?;
         Ok(())
+    }
+
+    fn prepare(&self, changes: &[LabelChange]) -> Result<Embeddings, PredictError> {
+        changed_among_seen(&self.space, changes).map(|_| Embeddings::default())
     }
 
     fn explain(&self, passage: Passage<'_>, label: LabelId) -> Result<Explanation, PredictError> {

@@ -8,7 +8,7 @@ use super::rankings::Answers;
 use crate::artifact::{ArtifactError, ModelFolder, ModelWriter};
 use crate::data::{LabelChange, LabelSpace, Passage};
 use crate::ids::LabelId;
-use crate::predict::{Ask, Explanation, Field, PredictError, Predictor, Reason};
+use crate::predict::{Ask, Embeddings, Explanation, Field, PredictError, Predictor, Reason};
 use crate::ranking::{Ranking, Scored};
 
 /// The file of rankings in a model folder.
@@ -56,6 +56,14 @@ impl RecordedModel {
         let place = self.places.get(id).ok_or_else(|| PredictError::NotRecorded { id: id.to_owned() })?;
         Ok(&self.answers[*place].1)
     }
+
+    /// The labels after changes, none of which adds one.
+    fn changed(&self, changes: &[LabelChange]) -> Result<LabelSpace, PredictError> {
+        if changes.iter().any(|change| matches!(change, LabelChange::Add { .. })) {
+            return Err(PredictError::OnlyRecorded);
+        }
+        Ok(self.space.changed(changes).map_err(|(_, error)| error)?.0)
+    }
 }
 
 impl Predictor for RecordedModel {
@@ -76,12 +84,12 @@ impl Predictor for RecordedModel {
     }
 
     fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
-        if changes.iter().any(|change| matches!(change, LabelChange::Add { .. })) {
-            return Err(PredictError::OnlyRecorded);
-        }
-        let (space, _) = self.space.changed(changes).map_err(|(_, error)| error)?;
-        self.space = space;
+        self.space = self.changed(changes)?;
         Ok(())
+    }
+
+    fn prepare(&self, changes: &[LabelChange]) -> Result<Embeddings, PredictError> {
+        self.changed(changes).map(|_| Embeddings::default())
     }
 
     fn explain(&self, passage: Passage<'_>, label: LabelId) -> Result<Explanation, PredictError> {
