@@ -254,7 +254,7 @@ impl Batches {
 
     fn read(&mut self) -> Result<Option<RecordBatch>, TableError> {
         while self.group < self.table.groups() {
-            match self.read_group() {
+            match self.read_group().and_then(|batch| self.as_told(batch)) {
                 Ok(Some(batch)) if batch.num_rows() == 0 => {}
                 Ok(Some(batch)) => return Ok(Some(batch)),
                 Ok(None) => self.group += 1,
@@ -262,6 +262,17 @@ impl Batches {
             }
         }
         Ok(None)
+    }
+
+    /// The batch, if its columns are of the types that the file told when it was opened: whoever reads it relies on that, and
+    /// a damaged description can say one thing and lead to another.
+    fn as_told(&self, batch: Option<RecordBatch>) -> Result<Option<RecordBatch>, Complaint> {
+        let Some(batch) = batch else { return Ok(None) };
+        let told = self.schema.fields().iter().map(|field| field.data_type());
+        match told.eq(batch.columns().iter().map(|column| column.data_type())) {
+            true => Ok(Some(batch)),
+            false => Err(Complaint::Content("a column is of another type than the file says".to_owned())),
+        }
     }
 
     /// The next batch of the group; none at its end.
@@ -427,7 +438,7 @@ mod tests {
         let (mut lines, mut sizes) = (Vec::new(), Vec::new());
         for batch in Table::open(path)?.batches(columns, first)? {
             let batch = batch?;
-            let rows = JsonRows::of(&batch).unwrap();
+            let rows = JsonRows::of(&batch).map_err(TableError::column(path))?;
             for row in 0..batch.num_rows() {
                 let mut line = Vec::new();
                 rows.write(row, &mut line);
