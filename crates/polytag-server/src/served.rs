@@ -158,8 +158,18 @@ pub enum OpenError {
         /// Which database.
         address: String,
         /// What is wrong with it.
-        source: StoreError,
+        source: Box<StoreError>,
     },
+}
+
+impl OpenError {
+    /// What is wrong with a database, or with the model whose labels it has.
+    pub(crate) fn of_store(address: String, source: StoreError) -> OpenError {
+        match source {
+            StoreError::Model(error) => OpenError::Model(error),
+            source => OpenError::Store { address, source: Box::new(source) },
+        }
+    }
 }
 
 /// What models are served with.
@@ -193,9 +203,7 @@ impl Served {
             Some((address, engine)) => {
                 let place = Place { name: &name, dir, live: &live, journal: around.journal };
                 let opened = Shared::open(engine, address, place);
-                LabelStore::Shared(
-                    opened.map_err(|source| OpenError::Store { address: address.in_words(), source })?,
-                )
+                LabelStore::Shared(opened.map_err(|source| OpenError::of_store(address.in_words(), source))?)
             }
         };
         let limits = &around.server.limits;

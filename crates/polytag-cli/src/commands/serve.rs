@@ -13,7 +13,6 @@ use polytag_nn::device::Device;
 use polytag_server::api::App;
 use polytag_server::journal::Journal;
 use polytag_server::served::{Model, Neighbours};
-use polytag_server::store::StoreError;
 use polytag_server::{OpenError, Server, ServerConfig, Serving};
 use serde_json::{Map, Value};
 
@@ -220,7 +219,7 @@ fn journal(audit: Option<&Path>) -> anyhow::Result<Journal> {
 fn serve(server: Server, models: Vec<Model<'_>>, journal: Journal, session: &Session) -> Done {
     let names: Vec<String> = models.iter().map(|model| model.name.clone()).collect();
     let app = App::open(server, models, journal).map_err(|error| match error {
-        OpenError::Model(error) | OpenError::Store { source: StoreError::Model(error), .. } => error.into(),
+        OpenError::Model(error) => error.into(),
         error => user_error(error.to_string()),
     })?;
     let stop = session.stop.clone();

@@ -53,9 +53,8 @@ impl App {
         let (metrics, journal) = (Arc::new(Metrics::default()), Arc::new(journal));
         let engine = match &server.labels {
             None => None,
-            Some(address) => Some(Arc::new(Engine::start().map_err(|error| OpenError::Store {
-                address: address.in_words(),
-                source: StoreError::Away { problem: error.to_string() },
+            Some(address) => Some(Arc::new(Engine::start().map_err(|error| {
+                OpenError::of_store(address.in_words(), StoreError::Away { problem: error.to_string() })
             })?)),
         };
         let around =
