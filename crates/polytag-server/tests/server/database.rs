@@ -80,6 +80,10 @@ impl Installed {
         if libraries.is_dir() {
             done(Command::new("cp").arg("-rL").arg(libraries).arg(&folder));
         }
+        if is_root() {
+            // Whoever runs it removes it.
+            done(Command::new("chown").args(["-R", "nobody"]).arg(&folder));
+        }
         if !with_vector {
             std::fs::remove_file(copy.join("share/postgresql/extension/vector.control")).unwrap();
         }
