@@ -16,7 +16,7 @@ const VERSION: i32 = 1;
 const TABLES: &str = include_str!("tables.sql");
 
 /// Two servers that make the tables at once do so one after the other. Any number would do.
-const MAKING: i64 = 0x706f_6c79_7461_67;
+const MAKING: i64 = 0x0070_6f6c_7974_6167;
 
 /// How many changes are kept in the record: servers that are further behind read all labels anew.
 const KEPT: i64 = 100_000;
