@@ -65,10 +65,10 @@ fn exit_code(error: &anyhow::Error) -> u8 {
 }
 
 fn engine_exit_code(error: &polytag_nn::Error) -> u8 {
-    use polytag_nn::Error::{File, Io, NoGpu, OutOfMemory, Stopped, Unfit};
+    use polytag_nn::Error::{File, Io, NoGpu, NoNccl, OutOfMemory, Stopped, Unfit};
     match error {
         Stopped => STOPPED,
-        NoGpu { .. } | OutOfMemory { .. } | File { .. } | Io { .. } | Unfit(_) => USER,
+        NoGpu { .. } | NoNccl { .. } | OutOfMemory { .. } | File { .. } | Io { .. } | Unfit(_) => USER,
         _ => OURS,
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! The library tags a batch; here batches are cut into pieces that are soon done, so that Ctrl-C is heard, and put together again.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::{Array as _, ArrayRef, RecordBatch, RecordBatchIterator, RecordBatchReader};
@@ -247,11 +248,14 @@ impl TaggedStream {
         let schema = Arc::clone(&self.schema);
         work::long(py, self.threads, None, |watch| {
             let mut guard = self.tagging.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(tagging) = guard.as_mut() else { return Ok(None) };
+            // After a failure it has ended, as a generator has: rows are not passed over.
+            let Some(mut tagging) = guard.take() else { return Ok(None) };
             let Some(batch) = tagging.read()? else { return Ok(None) };
             let before = tagging.without_text;
             let batches = tagging.tag(&batch, watch.stop)?;
-            Ok(Some(Tagged { schema, batches, without_text: tagging.without_text - before }))
+            let without_text = tagging.without_text - before;
+            *guard = Some(tagging);
+            Ok(Some(Tagged { schema, batches, without_text }))
         })
     }
 
@@ -295,7 +299,9 @@ impl Iterator for Reader {
 
     fn next(&mut self) -> Option<Self::Item> {
         while self.ready.is_empty() {
-            match self.next_batches() {
+            // Whoever asks is not Rust: nothing may unwind through it.
+            let made = catch_unwind(AssertUnwindSafe(|| self.next_batches()));
+            match made.unwrap_or_else(|payload| Err(errors::panicked(payload.as_ref()))) {
                 Ok(Some(batches)) => self.ready = batches.into_iter().rev().collect(),
                 Ok(None) => return None,
                 // An Arrow stream has words for a failure, not exceptions.

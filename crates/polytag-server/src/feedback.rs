@@ -102,11 +102,20 @@ impl Feedback {
             lines.push(b'\n');
         }
         // Servers that share labels may share the folder.
+        let is_new = !self.path.exists();
         let held = OpenOptions::new().append(true).create(true).open(&self.path);
         let held = held.map_err(StorageError::io(&self.path, "write"))?;
         held.lock().map_err(StorageError::io(&self.path, "lock"))?;
+        if let Some(folder) = self.path.parent().filter(|_| is_new) {
+            let synced = File::open(folder).and_then(|folder| folder.sync_all());
+            synced.map_err(StorageError::io(folder, "sync"))?;
+        }
         *state = state.read_on(&self.path)?;
-        append_durably(&self.path, state.length, &lines)?;
+        if !append_durably(&self.path, state.length, &lines)? {
+            // Somebody took the file away meanwhile: it begins anew.
+            *state = State::default();
+            append_durably(&self.path, 0, &lines)?;
+        }
         state.lines += all.len() as u64;
         state.length += lines.len() as u64;
         Ok(state.lines)

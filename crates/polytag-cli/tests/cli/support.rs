@@ -265,11 +265,11 @@ pub(crate) fn zstd(content: impl AsRef<[u8]>) -> Vec<u8> {
     ::zstd::encode_all(content.as_ref(), 3).unwrap()
 }
 
-/// Waits until something holds, for ten seconds at most.
+/// Waits until something holds, for a minute at most.
 pub(crate) fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < Duration::from_secs(10), "waited in vain for {what}");
+        assert!(started.elapsed() < Duration::from_secs(60), "waited in vain for {what}");
         thread::sleep(Duration::from_millis(2));
     }
 }

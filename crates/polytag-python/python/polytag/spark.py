@@ -12,6 +12,7 @@ import os
 import socket
 import tempfile
 import threading
+import weakref
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -160,8 +161,8 @@ def _digest(folder: Path) -> str | None:
     return digest.hexdigest()
 
 
-# Archives by session: kept as long as the driver, for workers that come later.
-_archives: dict[tuple[int, str], str] = {}
+# Archives by session and digest: kept as long as the driver, for workers that come later.
+_archives: weakref.WeakKeyDictionary[Any, dict[str, str]] = weakref.WeakKeyDictionary()
 _archives_lock = threading.Lock()
 _archives_folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -171,18 +172,21 @@ def _shipped(session: SparkSession, folder: Path, digest: str) -> str:
     global _archives_folder
     name = f"polytag-{digest[:32]}.zip"
     with _archives_lock:
-        if (key := (id(session), digest)) in _archives:
-            return _archives[key]
+        known = _archives.setdefault(session, {})
+        if digest in known:
+            return known[digest]
         if _archives_folder is None:
             _archives_folder = tempfile.TemporaryDirectory(prefix="polytag-ship-")
         archive = Path(_archives_folder.name, name)
         if not archive.exists():
-            with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as packed:
+            part = archive.with_suffix(".part")
+            with zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as packed:
                 for file in sorted(folder.rglob("*")):
                     if file.is_file() and not file.name.endswith(".lock"):
                         packed.write(file, file.relative_to(folder))
+            part.replace(archive)
         session.addArtifacts(str(archive), archive=True)
-        _archives[key] = name
+        known[digest] = name
     return name
 
 
@@ -212,6 +216,9 @@ def _loaded(job: _Job) -> Model:
     key = (str(folder), digest, *sorted(job.options.items()))
     with _models_lock:
         if key not in _models:
+            # Labels were changed, or another model was sent: nobody asks for the old one again.
+            for old in [old for old in _models if job.shipped or old[0] == key[0]]:
+                del _models[old]
             try:
                 _models[key] = _model.load(folder, **job.options)
             except InputError as error:

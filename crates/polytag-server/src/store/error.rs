@@ -40,7 +40,7 @@ pub enum StoreError {
     },
     /// There is no pgvector.
     #[error(
-        "the database of labels has no pgvector ({problem}); install it beside PostgreSQL (Debian: postgresql-16-pgvector) and have an \
+        "the database of labels has no pgvector ({problem}); install it beside PostgreSQL (Debian: postgresql-NN-pgvector) and have an \
          administrator say CREATE EXTENSION vector in the database"
     )]
     NoVector {

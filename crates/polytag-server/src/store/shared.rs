@@ -38,6 +38,9 @@ const MOMENT: Duration = Duration::from_millis(500);
 /// How long labels may take to be written when they are put there first.
 const CREATION: Duration = Duration::from_secs(24 * 3600);
 
+/// How long it may take to read what others changed, from a database that answers.
+const READING: Duration = Duration::from_secs(600);
+
 /// What a store is opened for.
 pub(crate) struct Place<'a> {
     pub(crate) name: &'a str,
@@ -201,7 +204,16 @@ impl Shared {
         if head == desk.known && self.live.read().is_sound() {
             return self.noted(desk, Ok(()));
         }
-        let known = desk.known.clone();
+        // It answers; there may be much to read.
+        let patience = std::mem::replace(&mut desk.link.patience, READING);
+        let taken = self.read_on(desk);
+        desk.link.patience = patience;
+        self.noted(desk, taken)
+    }
+
+    /// Takes in what came since what is known.
+    fn read_on(&self, desk: &mut Desk) -> Result<(), StoreError> {
+        let (number, known) = (self.number, desk.known.clone());
         let found = self.engine.wait(desk.link.begin(async |client| {
             client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
             let news = tables::news(client, number, &known).await?;
@@ -209,8 +221,7 @@ impl Shared {
             Ok::<News, StoreError>(news)
         }));
         let news = self.failing(desk, found)?;
-        let taken = self.take_news(desk, news);
-        self.noted(desk, taken)
+        self.take_news(desk, news)
     }
 
     /// Keeps others from changing labels until what is begun ends.
@@ -263,7 +274,7 @@ impl Shared {
             let rows = match goes_on {
                 false => rows,
                 // What came since does not do: it begins with the fit.
-                true => self.engine.wait(desk.link.begin({
+                true => self.engine.wait(desk.link.go_on({
                     let number = self.number;
                     async move |client: &tokio_postgres::Client| tables::rows(client, number, 0).await
                 }))?,
@@ -419,7 +430,9 @@ async fn create(
     own: &Own,
     predictor: &dyn Predictor,
 ) -> Result<Entry, StoreError> {
-    link.begin(async |client| client.batch_execute("BEGIN").await).await?;
+    // Encoding many labels in between is not idleness.
+    let begin = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0";
+    link.begin(async |client| client.batch_execute(begin).await).await?;
     let entry = link
         .go_on(async |client| {
             tables::make(client).await?;

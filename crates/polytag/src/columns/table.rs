@@ -207,6 +207,7 @@ impl Table {
         }
         let mut positions = columns.to_vec();
         positions.sort_unstable();
+        positions.dedup();
         let schema = self.schema.project(&positions).map_err(Complaint::from);
         let schema =
             schema.map_err(|complaint| complaint.reading(&self.path, || "its columns".to_owned()))?;

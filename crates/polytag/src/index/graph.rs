@@ -192,6 +192,8 @@ pub(super) fn walk<'w>(
     walker: &'w mut Walker,
 ) -> &'w [Near] {
     let Walker { pool, seen, fresh } = walker;
+    // Nobody can look at more labels than there are, whatever a file says.
+    let ef = ef.min(ground.codes.len());
     seen.clear(ground.codes.len());
     pool.clear();
     pool.reserve(ef + 1);

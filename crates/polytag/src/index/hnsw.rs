@@ -216,7 +216,7 @@ impl Hnsw {
         };
         let eligible = inside.as_ref().map_or(self.linked, Allowed::len);
         let share = eligible as f64 / self.linked.max(1) as f64;
-        if share < FEW || eligible <= 2 * more_than(k) {
+        if share < FEW || eligible <= more_than(k).saturating_mul(2) {
             return self.exact.search(queries, k, allowed);
         }
         let ef = (ef as f64 / share) as usize;

@@ -30,6 +30,12 @@ pub enum TablesError {
         /// Why.
         source: PredictError,
     },
+    /// Reading broke down: our fault. What was read so far is not all.
+    #[error("{}: reading it failed in the program itself; please report this", path.display())]
+    Broken {
+        /// The file.
+        path: PathBuf,
+    },
     /// Columns were named for a file that has none.
     #[error(
         "{}: holds lines, whose fields are id, title and text; name columns for Parquet and Arrow files only",
@@ -127,6 +133,7 @@ impl TablesError {
         match self {
             TablesError::Table(error) => error.fault(),
             TablesError::Predict { source, .. } => source.fault(),
+            TablesError::Broken { .. } => Fault::Ours,
             _ => Fault::User,
         }
     }
@@ -141,7 +148,8 @@ impl TablesError {
                 _ => true,
             },
             TablesError::Table(error) => !matches!(error, TableError::Unwritable { .. }),
-            TablesError::Data(_) | TablesError::LinesHaveFields { .. } | TablesError::Changed { .. } => true,
+            TablesError::Data(_) | TablesError::Broken { .. } => true,
+            TablesError::LinesHaveFields { .. } | TablesError::Changed { .. } => true,
             _ => false,
         }
     }

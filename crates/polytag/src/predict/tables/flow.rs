@@ -1,5 +1,6 @@
 //! From rows to answers: one thread reads, one tags, one writes, a batch or two apart.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
@@ -80,7 +81,13 @@ pub(super) fn tag_rows(
     let (path, found, start) = (rows.path().to_owned(), rows.found().clone(), rows.position());
     let (to_tag, read) = sync_channel(AHEAD);
     // Not one of the scope: it may wait for input for ever, and nobody waits for it then.
-    thread::spawn(move || read_rows(rows, &to_tag));
+    let name = path.clone();
+    thread::spawn(move || {
+        // One that broke down must not look like the end of the file.
+        if catch_unwind(AssertUnwindSafe(|| read_rows(rows, &to_tag))).is_err() {
+            let _ = to_tag.send(Err(TablesError::Broken { path: name }));
+        }
+    });
     thread::scope(|scope| {
         let (to_write, tagged) = sync_channel(AHEAD);
         let writer = scope.spawn(move || write_answers(&tagged, start, sink));
