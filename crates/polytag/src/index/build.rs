@@ -208,7 +208,8 @@ impl Making<'_> {
             }
             let place = candidate.position as usize;
             query.set_coded(codes.row(place), codes.scale(place));
-            let apart = |better: &Near| self.ground.score(better.position, query) < candidate.score;
+            // As near is apart, too: labels of the same name keep links to each other.
+            let apart = |better: &Near| self.ground.score(better.position, query) <= candidate.score;
             if chosen.iter().all(apart) {
                 chosen.push(*candidate);
             }

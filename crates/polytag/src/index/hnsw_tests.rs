@@ -81,6 +81,22 @@ fn few_and_many_allowed_labels_are_all_found() {
 }
 
 #[test]
+fn labels_of_the_same_name_are_found() {
+    let mut same = Exact::new(DIM, Precision::I8).unwrap();
+    // Eight of each, far from each other by position.
+    (0..4000).for_each(|label| same.set(LabelId::from_index(label), &vector(label % 500)).unwrap());
+    let config = HnswConfig { width: 16, breadth: 64, recall: 0.97, seed: 1 };
+    let built = Hnsw::build(same, &config, &queries(50), (&Silent, &Stop::default()));
+    let (index, _) = built.unwrap().unwrap();
+    let found = |name: usize| {
+        let best = index.search(&vector(name), 8, None).unwrap();
+        best[0].labels().filter(|label| label.index() % 500 == name).count()
+    };
+    let found: usize = (0..500).map(found).sum();
+    assert!(found >= 3990, "{found} of 4000");
+}
+
+#[test]
 fn labels_come_and_go() {
     let mut index = graph(1500);
     let query = vector(3);
