@@ -166,20 +166,7 @@ async fn copy(
     futures_util::pin_mut!(writer);
     for (row, touched) in rows {
         let revision = if touched { revision } else { 0 };
-        let Row { position, label, removed, vector } = &row;
-        let columns: [&(dyn ToSql + Sync); 10] = [
-            &number,
-            position,
-            &label.id,
-            &label.name,
-            &label.description,
-            &label.aliases,
-            &label.parents,
-            removed,
-            vector,
-            &revision,
-        ];
-        writer.as_mut().write(&columns).await?;
+        writer.as_mut().write(&values(&row, &number, &revision)).await?;
     }
     writer.finish().await?;
     Ok(())
@@ -259,22 +246,7 @@ pub(super) async fn write(
     for some in [removed, rest] {
         try_join_all(some.into_iter().map(|row| {
             let statement = &statement;
-            async move {
-                let Row { position, label, removed, vector } = row;
-                let columns: [&(dyn ToSql + Sync); 10] = [
-                    &number,
-                    position,
-                    &label.id,
-                    &label.name,
-                    &label.description,
-                    &label.aliases,
-                    &label.parents,
-                    removed,
-                    vector,
-                    &revision,
-                ];
-                client.execute(statement, &columns).await
-            }
+            async move { client.execute(statement, &values(row, &number, &revision)).await }
         }))
         .await?;
     }
@@ -315,4 +287,21 @@ async fn record(
         )
         .await?;
     Ok(())
+}
+
+/// A row as the columns of its table, in their order.
+fn values<'a>(row: &'a Row, number: &'a i32, revision: &'a i64) -> [&'a (dyn ToSql + Sync); 10] {
+    let Row { position, label, removed, vector } = row;
+    [
+        number,
+        position,
+        &label.id,
+        &label.name,
+        &label.description,
+        &label.aliases,
+        &label.parents,
+        removed,
+        vector,
+        revision,
+    ]
 }
