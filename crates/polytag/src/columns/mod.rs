@@ -6,14 +6,18 @@
 
 mod error; // what can be wrong with a column or a table
 mod cells; // texts and ids of a column, whatever its type
+mod form; // what kind of file they lie in
 mod arrow; // Arrow files, block by block
-mod table; // files of columns, batch by batch
+mod table; // files of columns, and what they say of themselves
+mod batches; // their rows, batch by batch
 mod writer; // files of columns, row group by row group
 mod json; // rows as lines of JSON
 
+pub use batches::Batches;
+pub(crate) use batches::memory_batches;
 pub use cells::{Ids, Lists, Texts, column, find_column};
 pub use error::{ColumnError, TableError};
+pub use form::Form;
 pub use json::JsonRows;
-pub(crate) use table::memory_batches;
-pub use table::{Batches, Form, Table};
+pub use table::Table;
 pub use writer::{TableWriter, join_parquet};

@@ -23,7 +23,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 
 use super::error::{Complaint, TableError, guarded};
-use super::table::Form;
+use super::form::Form;
 use crate::storage::StorageError;
 
 /// A file of columns being written.
