@@ -21,7 +21,7 @@ use polytag::data::import::lightxml::{self, LightXml};
 use polytag::data::import::skos::{Choice, Skos, Syntax, Vocabulary};
 use polytag::data::import::wordnet::Wordnet;
 use polytag::data::import::xc::{Xc, raw, sparse};
-use polytag::data::import::{ImportContext, Importer, import};
+use polytag::data::import::{DocumentRows, ImportContext, Importer, import};
 use polytag::data::{Place, ReadOptions, Split, Task};
 use polytag::progress::{Silent, Stop};
 
@@ -87,7 +87,8 @@ fuzz_target!(|data: &[u8]| {
         b't' => {
             let label_file = Some(FOLDER.join("in/labels.csv"));
             let split = Some("split".to_owned());
-            whole(&Csv { label_file, split, ..Csv::default() }, &["t.tsv", "labels.csv"], bytes);
+            let rows = DocumentRows { label_file, split, ..DocumentRows::default() };
+            whole(&Csv { rows, ..Csv::default() }, &["t.tsv", "labels.csv"], bytes);
         }
         b'u' | b'v' => {
             let labels = if format == b'u' { DebianLabels::Tags } else { DebianLabels::Related };

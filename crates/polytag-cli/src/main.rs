@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod cache;
+mod columns;
 mod commands;
 mod device;
 mod failure;

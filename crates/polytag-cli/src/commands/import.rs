@@ -12,10 +12,11 @@ use polytag::data::import::skos::Skos;
 use polytag::data::import::table::Tables;
 use polytag::data::import::wordnet::{DEFAULT_WORDNET, Wordnet};
 use polytag::data::import::xc::Xc;
-use polytag::data::import::{ImportContext, Importer, Shares, import};
-use polytag::data::{Share, Split, TaskSummary};
+use polytag::data::import::{ImportContext, Importer, import};
+use polytag::data::{Split, TaskSummary};
 
 use super::{DONE, Done};
+use crate::columns::{RowArguments, ShareArguments};
 use crate::output;
 use crate::settings::Session;
 use crate::table::count;
@@ -160,51 +161,19 @@ Examples:
 struct CsvArguments {
     #[command(flatten)]
     places: Places,
-    /// The column of ids; unless given, `id`, or else the number of the row
-    #[arg(long, value_name = "NAME")]
-    id_column: Option<String>,
-    /// The column of titles; unless given, `title`, if there is one
-    #[arg(long, value_name = "NAME")]
-    title_column: Option<String>,
-    /// The column of texts
-    #[arg(long, value_name = "NAME", default_value = "text")]
-    text_column: String,
-    /// The column of labels; unless given, `labels`, if there is one
-    #[arg(long, value_name = "NAME")]
-    labels_column: Option<String>,
-    /// The column that says train, dev or test; unless given, splits are drawn
-    #[arg(long, value_name = "NAME")]
-    split_column: Option<String>,
+    #[command(flatten)]
+    rows: RowArguments,
     /// What stands between fields; unless given, a tab for .tsv, else a comma
     #[arg(long, value_name = "CHARACTER")]
     delimiter: Option<char>,
-    /// What stands between the labels of a document
-    #[arg(long, value_name = "TEXT", default_value = ";")]
-    label_separator: String,
-    /// A table or JSON lines with the labels' id, name, description, aliases and parents
-    #[arg(long, value_name = "FILE")]
-    label_file: Option<PathBuf>,
     /// Quotation marks are ordinary characters
     #[arg(long)]
     no_quoting: bool,
-    #[command(flatten)]
-    shares: ShareArguments,
 }
 
 impl CsvArguments {
     fn importer(&self) -> Csv {
-        Csv {
-            id: self.id_column.clone(),
-            title: self.title_column.clone(),
-            text: self.text_column.clone(),
-            labels: self.labels_column.clone(),
-            split: self.split_column.clone(),
-            delimiter: self.delimiter,
-            quoting: !self.no_quoting,
-            label_separator: self.label_separator.clone(),
-            label_file: self.label_file.clone(),
-            shares: self.shares.shares(),
-        }
+        Csv { rows: self.rows.rows(), delimiter: self.delimiter, quoting: !self.no_quoting }
     }
 }
 
@@ -212,43 +181,13 @@ impl CsvArguments {
 struct TableArguments {
     #[command(flatten)]
     places: Places,
-    /// The column of ids, text or whole numbers; unless given, `id`, or else the number of the row
-    #[arg(long, value_name = "NAME")]
-    id_column: Option<String>,
-    /// The column of titles; unless given, `title`, if there is one
-    #[arg(long, value_name = "NAME")]
-    title_column: Option<String>,
-    /// The column of texts
-    #[arg(long, value_name = "NAME", default_value = "text")]
-    text_column: String,
-    /// The column of labels; unless given, `labels`, if there is one
-    #[arg(long, value_name = "NAME")]
-    labels_column: Option<String>,
-    /// The column that says train, dev or test; unless given, names of files do, or splits are drawn
-    #[arg(long, value_name = "NAME")]
-    split_column: Option<String>,
-    /// What stands between the labels of a document, where they are one text
-    #[arg(long, value_name = "TEXT", default_value = ";")]
-    label_separator: String,
-    /// A table or JSON lines with the labels' id, name, description, aliases and parents
-    #[arg(long, value_name = "FILE")]
-    label_file: Option<PathBuf>,
     #[command(flatten)]
-    shares: ShareArguments,
+    rows: RowArguments,
 }
 
 impl TableArguments {
     fn importer(&self) -> Tables {
-        Tables {
-            id: self.id_column.clone(),
-            title: self.title_column.clone(),
-            text: self.text_column.clone(),
-            labels: self.labels_column.clone(),
-            split: self.split_column.clone(),
-            label_separator: self.label_separator.clone(),
-            label_file: self.label_file.clone(),
-            shares: self.shares.shares(),
-        }
+        Tables { rows: self.rows.rows() }
     }
 }
 
@@ -286,26 +225,6 @@ impl DefaultPlaces {
             [source, target] => (source, target),
             places => (Path::new(usual), &places[0]),
         }
-    }
-}
-
-/// Shares for sources without splits of their own.
-#[derive(Debug, Args)]
-struct ShareArguments {
-    /// Share of documents for dev
-    #[arg(long, default_value = "5%")]
-    dev: Share,
-    /// Share of documents for test
-    #[arg(long, default_value = "5%")]
-    test: Share,
-    /// What makes one drawing of dev and test differ from another
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-}
-
-impl ShareArguments {
-    fn shares(&self) -> Shares {
-        Shares { dev: self.dev.fraction(), test: self.test.fraction(), seed: self.seed }
     }
 }
 

@@ -14,8 +14,11 @@ pub mod debian; // apt's package lists
 pub mod wordnet; // the lexical database
 
 mod intake; // what importers share: splits by name, unique ids, warnings
+mod document_rows; // how rows of a table become documents
 #[cfg(test)]
 mod testing; // what their tests share
+
+pub use document_rows::DocumentRows;
 
 use std::path::Path;
 

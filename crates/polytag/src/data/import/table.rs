@@ -2,9 +2,9 @@
 //!
 //! A file enters with a document a row, or a folder of such files, and perhaps another file that describes labels. What
 //! leaves are the rows in the split that a column names, or the name of their file (`train-00000-of-00004.parquet`), or
-//! else one drawn by [`Shares`]. A table without ids gets the number of the row, from one, counted over all files. Null
-//! labels mean that nobody labelled the document, an empty list that it is labelled with nothing. Memory: a batch of rows,
-//! the labels, and some 40 bytes a document for its id.
+//! else one drawn by [`Shares`](super::Shares). A table without ids gets the number of the row, from one, counted over all
+//! files. Null labels mean that nobody labelled the document, an empty list that it is labelled with nothing. Memory: a
+//! batch of rows, the labels, and some 40 bytes a document for its id.
 
 use std::path::{Path, PathBuf};
 
@@ -12,62 +12,20 @@ use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Schema};
 use serde::{Deserialize, Serialize};
 
-use super::intake::{Intake, file_name, malformed, not_blank, sorted_entries, split_in_name, split_named};
-use super::{ImportContext, Importer, Shares};
+use super::document_rows::{DocumentRows, Positions, RowCells};
+use super::intake::{Intake, file_name, malformed, sorted_entries, split_in_name};
+use super::{ImportContext, Importer};
 use crate::columns::{ColumnError, Form, Ids, Lists, Table, TableError, Texts, column, find_column};
 use crate::data::error::{DataError, Place};
-use crate::data::label::Label;
-use crate::data::reader::FirstLines;
-use crate::data::record::DocumentRecord;
-use crate::data::table_lines::{self, LABELS};
-use crate::data::task::Split;
 use crate::data::writer::TaskWriter;
 
 /// Imports tables.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tables {
-    /// The column of ids, texts or whole numbers. Unless it is named here, `id` where there is such a column.
-    pub id: Option<String>,
-    /// The column of titles. Unless it is named here, `title` where there is such a column.
-    pub title: Option<String>,
-    /// The column of texts.
-    pub text: String,
-    /// The column of labels: lists, or texts with something between the labels. Unless it is named here, `labels` where
-    /// there is such a column.
-    pub labels: Option<String>,
-    /// The column that says train, dev or test; without one, the names of files do, or splits are drawn.
-    pub split: Option<String>,
-    /// What stands between the labels of a document, where they are one text.
-    pub label_separator: String,
-    /// A file that describes labels, with `id`, `name`, `description`, `aliases` and `parents`: a table, or lines of JSON.
-    pub label_file: Option<PathBuf>,
-    /// How splits are drawn where nothing names them.
-    pub shares: Shares,
-}
-
-impl Default for Tables {
-    fn default() -> Tables {
-        Tables {
-            id: None,
-            title: None,
-            text: "text".to_owned(),
-            labels: None,
-            split: None,
-            label_separator: ";".to_owned(),
-            label_file: None,
-            shares: Shares::default(),
-        }
-    }
-}
-
-/// Where the columns are.
-struct Positions {
-    id: Option<usize>,
-    title: Option<usize>,
-    text: usize,
-    labels: Option<usize>,
-    split: Option<usize>,
+    /// Which columns are what. Ids are texts or whole numbers; labels are lists, or texts with something between the labels;
+    /// without a column of splits, the names of files say, or splits are drawn.
+    pub rows: DocumentRows,
 }
 
 impl Importer for Tables {
@@ -77,53 +35,37 @@ impl Importer for Tables {
         task: &mut TaskWriter,
         context: &ImportContext<'_>,
     ) -> Result<(), DataError> {
-        self.shares.check()?;
-        if self.label_separator.is_empty() {
-            let problem = "the label separator is empty";
-            return Err(malformed(
-                Place::file(source),
-                problem,
-                "say what stands between labels, such as `;`",
-            ));
-        }
+        self.rows.check(source)?;
         let mut intake = Intake::new(task, context);
-        if let Some(labels) = &self.label_file {
-            import_labels(labels, &mut intake)?;
-        }
+        self.rows.describe_labels(&mut intake)?;
         let files = if source.is_dir() { table_files(source)? } else { vec![source.to_owned()] };
-        let mut row = 0;
+        let mut number = 0;
         for file in &files {
-            self.import_file(file, &mut row, &mut intake)?;
+            self.import_file(file, &mut number, &mut intake)?;
         }
-        let undescribed = intake.describe_rest(|id| Label::new(id, id))?;
-        if undescribed > 0
-            && let Some(labels) = &self.label_file
-        {
-            let problem =
-                format!("{undescribed} labels in use are not described; their ids stand for their names");
-            context.warn(&format!("{}: {problem}", labels.display()));
-        }
+        self.rows.describe_rest(&mut intake)?;
         intake.finish(source, "one document a row")
     }
 }
 
 impl Tables {
-    fn import_file(&self, path: &Path, row: &mut u64, intake: &mut Intake<'_>) -> Result<(), DataError> {
+    /// Imports a file; `number` counts the rows of all.
+    fn import_file(&self, path: &Path, number: &mut u64, intake: &mut Intake<'_>) -> Result<(), DataError> {
+        let in_file = |error| TableError::column(path)(error);
         let table = Table::open(path)?;
-        let found = self.find(table.schema()).map_err(TableError::column(path))?;
-        let columns = [Some(found.text), found.id, found.title, found.labels, found.split];
-        let columns: Vec<usize> = columns.into_iter().flatten().collect();
+        let all = self.find(table.schema()).map_err(in_file)?.all();
         let named = split_in_name(&file_name(path));
-        let mut batches = table.batches(&columns, 0)?;
-        let found = self.find(batches.schema()).map_err(TableError::column(path))?;
-        let mut before = 0;
+        let mut batches = table.batches(&all, 0)?;
+        let found = self.find(batches.schema()).map_err(in_file)?;
+        let mut row = 0;
         while let Some(batch) = batches.next().transpose()? {
-            let cells = Cells::of(&batch, &found, &self.label_separator).map_err(TableError::column(path))?;
+            let cells = Cells::of(&batch, &found).map_err(in_file)?;
             for at in 0..batch.num_rows() {
-                *row += 1;
-                before += 1;
-                let place = Place::line(path, before);
-                let (split, record) = self.document(&cells, at, (*row, named), &place)?;
+                *number += 1;
+                row += 1;
+                let place = Place::line(path, row);
+                let cells = cells.row(at, &self.rows);
+                let (split, record) = self.rows.document(&found, cells, (*number, named), &place)?;
                 intake.document(split, record, &place)?;
             }
         }
@@ -131,17 +73,7 @@ impl Tables {
     }
 
     fn find(&self, schema: &Schema) -> Result<Positions, ColumnError> {
-        let optional = |named: &Option<String>, usual: &str| match named {
-            Some(name) => column(schema, name).map(Some),
-            None => find_column(schema, usual),
-        };
-        let found = Positions {
-            id: optional(&self.id, "id")?,
-            title: optional(&self.title, "title")?,
-            text: column(schema, &self.text)?,
-            labels: optional(&self.labels, "labels")?,
-            split: self.split.as_deref().map(|name| column(schema, name)).transpose()?,
-        };
+        let found = self.rows.find(|name| find_column(schema, name), |name| column(schema, name))?;
         let check = |at: Option<usize>, check: fn(&str, &DataType) -> Result<(), ColumnError>| {
             at.map_or(Ok(()), |at| check(schema.field(at).name(), schema.field(at).data_type()))
         };
@@ -154,47 +86,6 @@ impl Tables {
             |name, kind| if Texts::are_in(kind) { Ok(()) } else { Lists::check(name, kind) },
         )?;
         Ok(found)
-    }
-
-    fn document(
-        &self,
-        cells: &Cells<'_>,
-        at: usize,
-        (row, named): (u64, Option<Split>),
-        place: &Place,
-    ) -> Result<(Split, DocumentRecord), DataError> {
-        let blank = |what: &str, remedy: &str| {
-            malformed(place.clone(), format!("the {what} is null or blank"), remedy)
-        };
-        let id = match &cells.ids {
-            None => row.to_string(),
-            Some(ids) => {
-                let id = ids.get(at).filter(|id| !id.is_empty());
-                id.ok_or_else(|| blank("id", "give the row an id of its own"))?.to_owned()
-            }
-        };
-        let text = cells.texts.get(at);
-        let text = text
-            .ok_or_else(|| malformed(place.clone(), "the text is null", "fill it in, or take the row out"))?;
-        let split = match (&cells.splits, named) {
-            (None, Some(split)) => split,
-            (None, None) => self.shares.split_of(&id),
-            (Some(splits), _) => {
-                let word = splits.get(at).ok_or_else(|| blank("split", "say train, dev or test"))?;
-                let unknown = || {
-                    malformed(place.clone(), format!("no split is called {word:?}"), "say train, dev or test")
-                };
-                split_named(word).ok_or_else(unknown)?
-            }
-        };
-        let title = cells.titles.as_ref().and_then(|titles| titles.get(at));
-        let record = DocumentRecord {
-            id,
-            title: title.and_then(|title| not_blank(title.to_owned())),
-            text: text.to_owned(),
-            labels: cells.labels.get(at),
-        };
-        Ok((split, record))
     }
 }
 
@@ -210,29 +101,16 @@ struct Cells<'a> {
 enum Labels<'a> {
     None,
     Lists(Lists<'a>),
-    Texts(Texts<'a>, &'a str),
-}
-
-impl Labels<'_> {
-    fn get(&self, row: usize) -> Option<Vec<String>> {
-        match self {
-            Labels::None => None,
-            Labels::Lists(lists) => lists.get(row),
-            Labels::Texts(texts, separator) => {
-                let items = texts.get(row)?.split(separator).map(str::trim);
-                Some(items.filter(|item| !item.is_empty()).map(str::to_owned).collect())
-            }
-        }
-    }
+    Texts(Texts<'a>),
 }
 
 impl<'a> Cells<'a> {
-    fn of(batch: &'a RecordBatch, found: &Positions, separator: &'a str) -> Result<Cells<'a>, ColumnError> {
+    fn of(batch: &'a RecordBatch, found: &Positions) -> Result<Cells<'a>, ColumnError> {
         let name = |at: usize| batch.schema_ref().field(at).name().as_str();
         let texts = |at: usize| Texts::of(name(at), batch.column(at).as_ref());
         let labels = match found.labels {
             None => Labels::None,
-            Some(at) if Texts::are_in(batch.column(at).data_type()) => Labels::Texts(texts(at)?, separator),
+            Some(at) if Texts::are_in(batch.column(at).data_type()) => Labels::Texts(texts(at)?),
             Some(at) => Labels::Lists(Lists::of(name(at), batch.column(at).as_ref())?),
         };
         Ok(Cells {
@@ -242,6 +120,20 @@ impl<'a> Cells<'a> {
             labels,
             splits: found.split.map(texts).transpose()?,
         })
+    }
+
+    fn row(&self, at: usize, rows: &DocumentRows) -> RowCells<'_> {
+        RowCells {
+            id: self.ids.as_ref().and_then(|ids| ids.get(at)),
+            title: self.titles.as_ref().and_then(|titles| titles.get(at)),
+            text: self.texts.get(at),
+            labels: match &self.labels {
+                Labels::None => None,
+                Labels::Lists(lists) => lists.get(at),
+                Labels::Texts(texts) => texts.get(at).map(|cell| rows.items(cell)),
+            },
+            split: self.splits.as_ref().and_then(|splits| splits.get(at)),
+        }
     }
 }
 
@@ -254,18 +146,4 @@ fn table_files(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
         return Err(malformed(Place::file(folder), "no table was found", remedy));
     }
     Ok(files)
-}
-
-fn import_labels(path: &Path, intake: &mut Intake<'_>) -> Result<(), DataError> {
-    let mut seen = FirstLines::default();
-    let mut lines = table_lines::open(path, LABELS, intake.context.max_line)?;
-    while let Some(line) = lines.next_line()? {
-        let place = Place::line(path, line.number);
-        let label = Label::parse(line.text, || place.clone())?;
-        if let Some(first) = seen.note(&label.id, line.number) {
-            return Err(DataError::DuplicateId { place, id: label.id, first });
-        }
-        intake.label(label)?;
-    }
-    Ok(())
 }
