@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -48,6 +48,11 @@ impl ModelWriter {
             manifest.sources.push(describe(source)?);
         }
         Ok(ModelWriter { folder, manifest })
+    }
+
+    /// Where the model folder will stand.
+    pub(crate) fn target(&self) -> &Path {
+        self.folder.target()
     }
 
     /// Writes the file `name`, as it is.
@@ -197,20 +202,26 @@ fn list_files(folder: &Path, prefix: &str, files: &mut Vec<(String, PathBuf)>) -
     Ok(())
 }
 
-/// Name, size and checksum of a file, read as a stream.
-pub(super) fn describe(path: &Path) -> Result<StoredFile, ArtifactError> {
+/// Name, size and checksum of a file.
+fn describe(path: &Path) -> Result<StoredFile, ArtifactError> {
     let file = File::open(path).map_err(StorageError::io(path, "open"))?;
-    let mut input = BufReader::new(file);
+    let (bytes, sha256) = size_and_checksum(&file, path)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(StoredFile { name, bytes, sha256 })
+}
+
+/// Size and checksum of what is left of an open file, read as a stream; `path` is what errors call it.
+pub(super) fn size_and_checksum(mut file: &File, path: &Path) -> Result<(u64, String), StorageError> {
     let (mut hasher, mut bytes, mut buffer) = (Sha256::new(), 0, vec![0; 1 << 16]);
     loop {
-        match input.read(&mut buffer).map_err(StorageError::io(path, "read"))? {
-            0 => break,
-            n => {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok((bytes, hex(&hasher.finalize()))),
+            Ok(n) => {
                 hasher.update(&buffer[..n]);
                 bytes += n as u64;
             }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(StorageError::io(path, "read")(error)),
         }
     }
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(StoredFile { name, bytes, sha256: hex(&hasher.finalize()) })
 }

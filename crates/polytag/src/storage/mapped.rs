@@ -15,18 +15,23 @@ use super::StorageError;
 pub struct Mapped(Mmap);
 
 impl Mapped {
-    /// Maps the file at `path`.
+    /// Maps a file that is open, whatever has its name by now; `path` is what errors call it.
     ///
     /// The file must not be written to or cut short while it is mapped. Files of model folders never are: a folder is
     /// replaced by another one, and the pages of the old one live as long as somebody holds them.
     ///
     /// # Errors
-    /// If it cannot be opened or mapped.
-    pub(crate) fn open(path: &Path) -> Result<Mapped, StorageError> {
-        let file = File::open(path).map_err(StorageError::io(path, "open"))?;
+    /// If it cannot be mapped.
+    pub(crate) fn of(file: &File, path: &Path) -> Result<Mapped, StorageError> {
         // SAFETY: the map is read-only, and whoever maps a file vouches that nobody changes it, as said above.
-        let map = unsafe { Mmap::map(&file) }.map_err(StorageError::io(path, "map"))?;
+        let map = unsafe { Mmap::map(file) }.map_err(StorageError::io(path, "map"))?;
         Ok(Mapped(map))
+    }
+
+    /// Maps the file at `path`.
+    #[cfg(test)]
+    pub(crate) fn open(path: &Path) -> Result<Mapped, StorageError> {
+        Mapped::of(&File::open(path).map_err(StorageError::io(path, "open"))?, path)
     }
 }
 
