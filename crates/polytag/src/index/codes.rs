@@ -20,6 +20,8 @@ const LINE: usize = 64;
 /// Longest vectors: sums of their products stay within 32 bits.
 pub(super) const MOST_NUMBERS: usize = 1 << 16;
 
+const HELD: &str = "what lies in a file is not written to";
+
 /// How many bytes a vector of `dim` numbers takes.
 pub(super) fn stride(dim: usize) -> usize {
     dim.next_multiple_of(LINE)
@@ -27,7 +29,7 @@ pub(super) fn stride(dim: usize) -> usize {
 
 /// Vectors in 8 bits, by position.
 #[derive(Clone, Debug)]
-pub(super) struct Codes {
+pub struct Codes {
     stride: usize,
     /// The numbers, end to end.
     numbers: Array<u8>,
@@ -73,8 +75,13 @@ impl Codes {
         self.scales.len()
     }
 
-    /// The numbers and the scales: what is to be saved.
-    pub(super) fn parts(&self) -> (&[u8], &[f32]) {
+    /// Whether some of them lie in a file, so that they cannot be changed.
+    pub(super) fn is_mapped(&self) -> bool {
+        self.numbers.is_mapped() || self.scales.is_mapped()
+    }
+
+    /// The numbers, each vector filled up to whole cache lines, and the scales: what is to be saved.
+    pub fn parts(&self) -> (&[u8], &[f32]) {
         (&self.numbers, &self.scales)
     }
 
@@ -93,9 +100,8 @@ impl Codes {
     /// Adds vectors of nothing until there are `positions`, if there is memory for them.
     pub(super) fn grow(&mut self, positions: usize) -> Result<(), TryReserveError> {
         let stride = self.stride;
-        let (Some(numbers), Some(scales)) = (self.numbers.held_mut(), self.scales.held_mut()) else {
-            return Ok(());
-        };
+        let numbers = self.numbers.held_mut().expect(HELD);
+        let scales = self.scales.held_mut().expect(HELD);
         let more = positions.saturating_sub(scales.len());
         scales.try_reserve(more)?;
         numbers.try_reserve(more.saturating_mul(stride))?;
@@ -106,11 +112,17 @@ impl Codes {
 
     /// Puts a vector at a position, in memory.
     pub(super) fn write(&mut self, position: usize, vector: &[f32]) {
-        const HELD: &str = "what lies in a file is not written to";
         let numbers = self.numbers.held_mut().expect(HELD);
         let row = &mut numbers[position * self.stride..(position + 1) * self.stride];
         let scale = encode(vector, |place, code| row[place] = (code + i16::from(ZERO)) as u8);
         row[vector.len()..].fill(ZERO);
+        self.scales.held_mut().expect(HELD)[position] = scale;
+    }
+
+    /// Puts a vector that is in 8 bits already at a position, in memory.
+    pub(super) fn put(&mut self, position: usize, row: &[u8], scale: f32) {
+        let numbers = self.numbers.held_mut().expect(HELD);
+        numbers[position * self.stride..(position + 1) * self.stride].copy_from_slice(row);
         self.scales.held_mut().expect(HELD)[position] = scale;
     }
 }

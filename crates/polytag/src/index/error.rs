@@ -81,6 +81,14 @@ pub enum IndexError {
         /// How many numbers each has.
         dim: usize,
     },
+    /// The vectors lie elsewhere, and cannot be had.
+    #[error("the labels cannot be searched: {problem}")]
+    Away {
+        /// What is wrong.
+        problem: String,
+        /// Whether the same may succeed later, without anybody doing something about it.
+        may_pass: bool,
+    },
     /// The product of a query and a vector is too large for a score.
     #[error(transparent)]
     Score(#[from] NotFinite),

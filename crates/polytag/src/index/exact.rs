@@ -117,18 +117,18 @@ impl Exact {
         self.vectors.to_rows()
     }
 
-    /// The codes and scales in 8 bits, where there are any: what is to be saved beside the vectors.
-    pub fn codes(&self) -> Option<(&[u8], &[f32])> {
-        self.vectors.base().1.map(Codes::parts)
+    /// Whether vectors are kept in 8 bits, too.
+    pub fn is_coded(&self) -> bool {
+        self.vectors.are_coded()
     }
 
-    /// The labels that have a vector.
-    pub fn labels(&self) -> &Allowed {
-        &self.labels
+    /// The vectors in 8 bits, where they are kept so: what is to be saved beside them. They are copied where those are.
+    pub fn codes(&self) -> Option<Cow<'_, Codes>> {
+        self.vectors.to_codes()
     }
 
-    /// The vector of a label, if it has one.
-    pub fn vector(&self, label: LabelId) -> Option<Vec<f32>> {
+    /// The vector of a label, if it has one: [`vector`](LabelIndex::vector) without anything that could fail.
+    pub fn kept(&self, label: LabelId) -> Option<Vec<f32>> {
         let mut vector = Vec::new();
         self.labels.contains(label).then(|| self.extend_with(label, &mut vector))?;
         Some(vector)
@@ -262,8 +262,16 @@ impl LabelIndex for Exact {
         self.vectors.dim()
     }
 
-    fn len(&self) -> usize {
-        self.labels.len()
+    fn labels(&self) -> &Allowed {
+        &self.labels
+    }
+
+    fn vector(&self, label: LabelId) -> Result<Option<Vec<f32>>, IndexError> {
+        Ok(self.kept(label))
+    }
+
+    fn check(&self, label: LabelId, vector: &[f32]) -> Result<(), IndexError> {
+        self.vectors.check(label, vector)
     }
 
     fn set(&mut self, label: LabelId, vector: &[f32]) -> Result<(), IndexError> {

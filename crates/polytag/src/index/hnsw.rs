@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::build::{Plan, build};
 use super::codes::CodedQuery;
 use super::exact::more_than;
-use super::graph::{Graph, Ground, Layer, Walker};
+use super::graph::{Graph, Ground, Layer, NONE, Walker};
 use super::{Allowed, Exact, IndexError, LabelIndex};
 use crate::ids::LabelId;
 use crate::progress::{Progress, Stop};
@@ -62,6 +62,8 @@ pub struct GraphArrays {
     pub upper: Array<u32>,
     /// How wide a row of links is, how wide walks go, where they begin, and how many labels each layer above has.
     pub numbers: Array<u32>,
+    /// The positions of labels that were given a vector after the graph was made, rising.
+    pub outside: Array<u32>,
 }
 
 /// What a graph was found to be like when it was made.
@@ -105,8 +107,9 @@ pub struct Hnsw {
 }
 
 impl Hnsw {
-    /// Makes the graph of all labels of `exact`, which must keep them in 8 bits, too. Walks go as wide as answers to
-    /// `queries` want, which lie end to end. None if there is no label, or it was stopped.
+    /// Makes the graph of all labels of `exact`, whose vectors are put in 8 bits beside those it has, if they are not
+    /// yet. Walks go as wide as answers to `queries` want, which lie end to end. None if there is no label, or it was
+    /// stopped.
     pub fn build(
         exact: Exact,
         config: &HnswConfig,
@@ -114,8 +117,11 @@ impl Hnsw {
         (progress, stop): (&dyn Progress, &Stop),
     ) -> Result<Option<(Hnsw, Measured)>, IndexError> {
         exact.check_queries(queries)?;
+        let mut exact = if exact.is_coded() { exact } else { exact.coded()? };
+        // Walks go by the codes that the graph was made of, whatever labels are given later.
+        exact.vectors.seal();
         let plan = Plan { width: config.width.max(4), breadth: config.breadth.max(1), seed: config.seed };
-        let Some(graph) = build(ground(&exact), exact.labels(), plan, (progress, stop)) else {
+        let Some(graph) = build(ground(&exact)?, exact.labels(), plan, (progress, stop)) else {
             return Ok(None);
         };
         let linked = exact.len();
@@ -126,8 +132,10 @@ impl Hnsw {
     }
 
     /// Puts together what was kept: vectors with their codes, and a graph, of which nothing is believed.
-    pub fn from_parts(exact: Exact, graph: GraphArrays) -> Result<Hnsw, IndexError> {
+    pub fn from_parts(mut exact: Exact, graph: GraphArrays) -> Result<Hnsw, IndexError> {
         let unfit = |problem: String| IndexError::Unfit { problem };
+        ground(&exact)?;
+        exact.vectors.seal();
         let positions = exact.vectors.positions();
         let &[width, ef, entry, ref counts @ ..] = &graph.numbers[..] else {
             return Err(unfit("it does not say how wide it is".to_owned()));
@@ -153,22 +161,34 @@ impl Hnsw {
         if !nodes.is_empty() || !upper.is_empty() {
             return Err(unfit("there is more of it than its layers".to_owned()));
         }
+        if graph.outside.iter().any(|&position| position as usize >= positions) {
+            return Err(unfit("a label outside of it is none".to_owned()));
+        }
+        let outside: Allowed = graph.outside.iter().map(|&position| LabelId(position)).collect();
         let graph = Graph::checked(layers, entry, positions).map_err(unfit)?;
-        let linked = exact.len();
-        Ok(Hnsw { exact, graph, ef: ef as usize, linked, outside: Allowed::default() })
+        let outside = exact.labels().intersected(Some(&outside));
+        // Labels that were removed are in it still.
+        let links = &graph.layers[0].links;
+        let is_linked = |&position: &usize| links[position * width] != NONE || position == entry as usize;
+        let linked = (0..positions).filter(is_linked).count();
+        Ok(Hnsw { exact, graph, ef: ef as usize, linked, outside })
     }
 
-    /// The arrays of the graph, to be kept.
+    /// The arrays of the graph, to be kept beside the vectors and codes of all labels.
     pub fn arrays(&self) -> GraphArrays {
         let Graph { layers, entry } = &self.graph;
+        // Positions that came later have no links.
+        let mut links = layers[0].links.to_vec();
+        links.resize(self.exact.vectors.all_positions() * layers[0].width, NONE);
         let above = &layers[1..];
         let counts = above.iter().map(|layer| layer.nodes.len() as u32);
         let numbers = [layers[0].width as u32, self.ef as u32, *entry].into_iter().chain(counts);
         GraphArrays {
-            links: layers[0].links.clone(),
+            links: links.into(),
             nodes: above.iter().flat_map(|layer| layer.nodes.iter().copied()).collect::<Vec<u32>>().into(),
             upper: above.iter().flat_map(|layer| layer.links.iter().copied()).collect::<Vec<u32>>().into(),
             numbers: numbers.collect::<Vec<u32>>().into(),
+            outside: self.outside.iter().map(|label| label.0).collect::<Vec<u32>>().into(),
         }
     }
 
@@ -220,11 +240,11 @@ impl Hnsw {
             return self.exact.search(queries, k, allowed);
         }
         let ef = (ef as f64 / share) as usize;
-        let dim = self.exact.dim();
+        let (dim, ground) = (self.exact.dim(), ground(&self.exact)?);
         let found = queries.par_chunks_exact(dim).map_init(Scratch::default, |scratch, query| {
             let Scratch { coded, walker } = scratch;
             coded.set(query);
-            let near = self.graph.search(ground(&self.exact), coded, ef, walker);
+            let near = self.graph.search(ground, coded, ef, walker);
             let labels = near.iter().map(|near| LabelId(near.position));
             let labels = labels.filter(|&label| inside.as_ref().is_none_or(|inside| inside.contains(label)));
             let labels: Vec<LabelId> = labels.take(k + k / 4 + 16).collect();
@@ -250,9 +270,10 @@ struct Scratch {
     walker: Walker,
 }
 
-fn ground(exact: &Exact) -> Ground<'_> {
-    let codes = exact.vectors.base().1.expect("a graph is over codes");
-    Ground { codes, integers: exact.integers }
+fn ground(exact: &Exact) -> Result<Ground<'_>, IndexError> {
+    let none = || IndexError::Unfit { problem: "a graph needs vectors in 8 bits".to_owned() };
+    let codes = exact.vectors.base_codes().ok_or_else(none)?;
+    Ok(Ground { codes, integers: exact.integers })
 }
 
 /// The best of rankings of different labels.
@@ -280,8 +301,16 @@ impl LabelIndex for Hnsw {
         self.exact.dim()
     }
 
-    fn len(&self) -> usize {
-        self.exact.len()
+    fn labels(&self) -> &Allowed {
+        self.exact.labels()
+    }
+
+    fn vector(&self, label: LabelId) -> Result<Option<Vec<f32>>, IndexError> {
+        self.exact.vector(label)
+    }
+
+    fn check(&self, label: LabelId, vector: &[f32]) -> Result<(), IndexError> {
+        self.exact.check(label, vector)
     }
 
     fn set(&mut self, label: LabelId, vector: &[f32]) -> Result<(), IndexError> {

@@ -125,10 +125,67 @@ fn labels_come_and_go() {
 }
 
 #[test]
+fn walks_go_by_the_vectors_that_the_graph_was_made_of() {
+    let (untouched, mut index) = (graph(1500), graph(1500));
+    // Labels become far ones; those that stay are found as before.
+    let far: Vec<f32> = vector(3).iter().map(|value| -value).collect();
+    (0..1500).step_by(2).for_each(|label| index.set(LabelId(label), &far).unwrap());
+    let odd: Allowed = (1..1500).step_by(2).map(LabelId).collect();
+    let queries = queries(40);
+    let found = index.search(&queries, 10, Some(&odd)).unwrap();
+    assert_eq!(found, untouched.search(&queries, 10, Some(&odd)).unwrap());
+    assert_eq!(index.search(&far, 5, None).unwrap()[0].labels().next(), Some(LabelId(0)));
+}
+
+#[test]
+fn what_was_changed_since_is_kept_with_the_graph() {
+    let mut index = graph(600);
+    index.set(LabelId(9), &vector(5000)).unwrap();
+    index.set(LabelId(611), &vector(5001)).unwrap();
+    index.set(LabelId(640), &vector(5002)).unwrap();
+    index.remove(LabelId(640));
+    index.remove(LabelId(10));
+    let (rows, codes) = (index.exact().rows().into_owned(), index.exact().codes().unwrap());
+    let (numbers, scales) = codes.parts();
+    let codes = (numbers.to_vec().into(), scales.to_vec().into());
+    let exact = Exact::from_coded_rows(DIM, rows, index.labels().clone(), Some(codes)).unwrap();
+    let again = Hnsw::from_parts(exact, index.arrays()).unwrap();
+    for query in [vector(5000), vector(5001), vector(5002), vector(10)] {
+        assert_eq!(again.search(&query, 20, None).unwrap(), index.search(&query, 20, None).unwrap());
+    }
+    assert_eq!(again.search(&vector(5001), 1, None).unwrap()[0].labels().next(), Some(LabelId(611)));
+    // One that is gone is not found though nothing came since.
+    let mut less = graph(600);
+    less.remove(LabelId(10));
+    let (rows, codes) = (less.exact().rows().into_owned(), less.exact().codes().unwrap());
+    let codes = (codes.parts().0.to_vec().into(), codes.parts().1.to_vec().into());
+    let exact = Exact::from_coded_rows(DIM, rows, less.labels().clone(), Some(codes)).unwrap();
+    let again = Hnsw::from_parts(exact, less.arrays()).unwrap();
+    let found = again.search(&vector(10), 20, None).unwrap();
+    assert!(found == less.search(&vector(10), 20, None).unwrap());
+    assert!(found[0].labels().all(|label| label != LabelId(10)));
+    let mut arrays = index.arrays();
+    arrays.outside = vec![641].into();
+    let exact = all(641, Precision::I8);
+    assert!(Hnsw::from_parts(exact, arrays).unwrap_err().to_string().contains("outside"));
+}
+
+#[test]
+fn a_graph_needs_codes() {
+    let config = HnswConfig { width: 16, breadth: 64, ..HnswConfig::default() };
+    let built = Hnsw::build(all(300, Precision::F16), &config, &queries(5), (&Silent, &Stop::default()));
+    let index = built.unwrap().unwrap().0;
+    let found = index.search(&vector(3), 1, None).unwrap();
+    assert_eq!(found[0].labels().next(), Some(LabelId(3)));
+    let error = Hnsw::from_parts(all(300, Precision::F16), index.arrays()).unwrap_err().to_string();
+    assert!(error.contains("8 bits"), "{error}");
+}
+
+#[test]
 fn the_graph_is_the_same_on_any_number_of_threads() {
     let made = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        let GraphArrays { links, nodes, upper, numbers } = pool.install(|| graph(1200)).arrays();
+        let GraphArrays { links, nodes, upper, numbers, .. } = pool.install(|| graph(1200)).arrays();
         [links, nodes, upper, numbers].map(|array| array.to_vec())
     };
     assert_eq!(made(1), made(3));

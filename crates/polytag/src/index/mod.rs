@@ -23,6 +23,7 @@ mod exact_tests;
 mod hnsw_tests;
 
 pub use allowed::Allowed;
+pub use codes::Codes;
 pub use error::IndexError;
 pub use exact::Exact;
 pub use hnsw::{GraphArrays, Hnsw, HnswConfig, MEASURED_AT, Measured, recall};
@@ -62,13 +63,24 @@ pub trait LabelIndex: Send + Sync {
     /// How many numbers a vector has.
     fn dim(&self) -> usize;
 
+    /// The labels that have a vector.
+    fn labels(&self) -> &Allowed;
+
     /// How many labels have a vector.
-    fn len(&self) -> usize;
+    fn len(&self) -> usize {
+        self.labels().len()
+    }
 
     /// Whether no label has a vector.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// The vector of a label, if it has one.
+    fn vector(&self, label: LabelId) -> Result<Option<Vec<f32>>, IndexError>;
+
+    /// Whether the index takes this vector.
+    fn check(&self, label: LabelId, vector: &[f32]) -> Result<(), IndexError>;
 
     /// Gives a label its vector, in place of the one it had. After an error nothing has changed.
     fn set(&mut self, label: LabelId, vector: &[f32]) -> Result<(), IndexError>;

@@ -1,7 +1,9 @@
 //! The vectors of an index: those it began with, in memory or in a file, and those that were given since.
 //!
-//! What lies in a file stays as it is: a vector that is given later is kept beside it, in memory. Whoever asks for the
-//! vector of a label does not see where it lies.
+//! What lies in a file, or is linked by a graph, stays as it is: a vector that is given later is kept beside it, in
+//! memory. Whoever asks for the vector of a label does not see where it lies.
+
+use std::borrow::Cow;
 
 use half::f16;
 use rustc_hash::FxHashMap;
@@ -19,7 +21,9 @@ const HALF: &str = "16 bits hold finite numbers up to 65504 only";
 pub(super) struct Vectors {
     dim: usize,
     base: Part,
-    /// Those given since, where the base lies in a file; by slot.
+    /// Whether the base stays as it is.
+    sealed: bool,
+    /// Those given since it does; by slot.
     later: Part,
     slots: FxHashMap<u32, u32>,
     /// The positions whose vectors are among them.
@@ -89,8 +93,14 @@ impl Vectors {
         };
         let kept = if matches!(rows, Rows::F32(_)) { Precision::F32 } else { Precision::F16 };
         let later = Part::empty(dim, kept, codes.is_some());
+        let sealed = rows.is_mapped() || codes.as_ref().is_some_and(Codes::is_mapped);
         let base = Part { rows, codes };
-        Ok(Vectors { dim, base, later, slots: FxHashMap::default(), changed: Allowed::default() })
+        Ok(Vectors { dim, base, sealed, later, slots: FxHashMap::default(), changed: Allowed::default() })
+    }
+
+    /// Leaves the vectors that there are as they are from now on.
+    pub(super) fn seal(&mut self) {
+        self.sealed = true;
     }
 
     /// How many numbers a vector has.
@@ -103,9 +113,15 @@ impl Vectors {
         self.base.rows.len() / self.dim
     }
 
-    /// The vectors it began with: all of them, unless they lie in a file and others were given since.
-    pub(super) fn base(&self) -> (&Rows, Option<&Codes>) {
-        (&self.base.rows, self.base.codes.as_ref())
+    /// How many positions all vectors have.
+    pub(super) fn all_positions(&self) -> usize {
+        let later = self.slots.keys().map(|&position| position as usize + 1).max().unwrap_or(0);
+        self.positions().max(later)
+    }
+
+    /// The codes of the vectors it began with, where there are codes.
+    pub(super) fn base_codes(&self) -> Option<&Codes> {
+        self.base.codes.as_ref()
     }
 
     /// Whether vectors are kept in 8 bits, too.
@@ -113,10 +129,10 @@ impl Vectors {
         self.base.codes.is_some()
     }
 
-    /// All vectors by position, copied where some were given since the others were mapped.
-    pub(super) fn to_rows(&self) -> std::borrow::Cow<'_, Rows> {
+    /// All vectors by position, copied where some were given since the others stay as they are.
+    pub(super) fn to_rows(&self) -> Cow<'_, Rows> {
         if self.slots.is_empty() {
-            return std::borrow::Cow::Borrowed(&self.base.rows);
+            return Cow::Borrowed(&self.base.rows);
         }
         let mut all = self.base.rows.clone();
         for label in self.changed.iter() {
@@ -126,7 +142,22 @@ impl Vectors {
             all.grow(end).expect("there was memory for a copy");
             all.write(end - self.dim, &vector);
         }
-        std::borrow::Cow::Owned(all)
+        Cow::Owned(all)
+    }
+
+    /// All codes by position, where there are any, copied in the same case.
+    pub(super) fn to_codes(&self) -> Option<Cow<'_, Codes>> {
+        let base = self.base.codes.as_ref()?;
+        if self.slots.is_empty() {
+            return Some(Cow::Borrowed(base));
+        }
+        let mut all = base.clone();
+        for label in self.changed.iter() {
+            let (codes, scale) = self.code(label.0);
+            all.grow(label.index() + 1).expect("there was memory for a copy");
+            all.put(label.index(), codes, scale);
+        }
+        Some(Cow::Owned(all))
     }
 
     /// All vectors by position, copied only where they must be.
@@ -158,7 +189,7 @@ impl Vectors {
 
     /// Gives a label its vector, which has been checked.
     pub(super) fn set(&mut self, label: LabelId, vector: &[f32]) -> Result<(), IndexError> {
-        if !self.base.rows.is_mapped() {
+        if !self.sealed {
             return self.base.set(self.dim, label.index(), vector);
         }
         let slot = self.slots.get(&label.0).copied().unwrap_or(self.slots.len() as u32);
@@ -170,7 +201,7 @@ impl Vectors {
 
     /// Leaves nothing of a label's vector where that can be.
     pub(super) fn clear(&mut self, label: LabelId) {
-        if !self.base.rows.is_mapped() {
+        if !self.sealed {
             self.base.set(self.dim, label.index(), &vec![0.0; self.dim]).expect("it has a place");
         }
     }

@@ -110,7 +110,7 @@ impl Index {
         drop(labels);
         let rows = exact.rows();
         let mut bytes = rows.len() * rows.bytes_a_number();
-        bytes += exact.codes().map_or(0, |(codes, scales)| codes.len() + scales.len() * 4);
+        bytes += exact.codes().map_or(0, |codes| codes.parts().0.len() + codes.parts().1.len() * 4);
         drop(rows);
         if self.kind != Kind::Hnsw {
             let built = started.elapsed().as_secs_f64();
@@ -147,6 +147,7 @@ impl Index {
                 nodes: read_numbers(nodes)?.into(),
                 upper: read_numbers(upper)?.into(),
                 numbers: read_numbers(walks)?.into(),
+                ..GraphArrays::default()
             };
             let ef = arrays.numbers.get(1).copied().unwrap_or(1) as usize;
             let index = Hnsw::from_parts(exact, arrays);
