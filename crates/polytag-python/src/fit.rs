@@ -1,10 +1,9 @@
 //! From a task folder to a model folder.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use polytag::encoder::EncoderCache;
-use polytag::method::{self, Choice, Means, MethodConfig, TrainContext};
+use polytag::method::{self, Choice, Means, MethodConfig, TrainContext, TrainingFolder};
 use polytag::progress::{Event, Watch};
 use polytag_nn::device::Device;
 use pyo3::prelude::*;
@@ -58,66 +57,28 @@ impl FitAsk {
                 (config, device)
             }
             None => {
-                let named = settings.get("encoder").and_then(Value::as_str);
-                let encoder = match named {
-                    Some(name) => encoders.locate(name).map(|_| true).map_err(errors::library)?,
-                    None => encoders.locate("minilm").is_ok(),
-                };
+                let encoder = Means::has_encoder(&settings, &encoders).map_err(errors::library)?;
                 let device = if encoder { place.open()? } else { Device::cpu() };
                 let means = Means { encoder, gpu: matches!(device, Device::Cuda(_)) };
                 let choice = Choice::of(&task, means, watch.stop).map_err(errors::library)?;
                 let stage = format!("method: {}, {}", choice.method, choice.why);
                 watch.progress.report(Event::Started { stage: &stage, total: None });
                 watch.progress.report(Event::Finished);
-                (chosen(choice.method, settings)?, device)
+                (choice.config(settings).map_err(errors::library)?, device)
             }
         };
-        let training = config.trains().then(|| Training::at(&self.out)).transpose()?;
+        let training = config.trains().then(|| TrainingFolder::beside(&self.out)).transpose();
+        let training = training.map_err(errors::library)?;
         let context = TrainContext {
             seed: self.seed,
-            folder: training.as_ref().map(|training| training.folder.as_path()),
+            folder: training.as_ref().map(TrainingFolder::path),
             memory_limit: self.memory,
             ..TrainContext::new((&device, &encoders), (watch.stop, watch.progress))
         };
         let fitted = method::fit(&task, config, &self.out, &context);
         if let Some(training) = training {
-            training.end(fitted.is_ok())?;
+            training.end(fitted.is_ok()).map_err(errors::library)?;
         }
         Ok(Model::fitted(self.out.clone(), device, threads, fitted.map_err(errors::library)?))
-    }
-}
-
-/// The method that was chosen, without an encoder that was named for one that is not to be.
-fn chosen(method: &str, mut settings: Value) -> PyResult<MethodConfig> {
-    if matches!(method, "lexical" | "label-tree" | "blend") {
-        settings.as_object_mut().map(|settings| settings.remove("encoder"));
-    }
-    MethodConfig::named(method, &settings).map_err(errors::library)
-}
-
-/// Where a training is kept while it runs: beside the model, so that the same call goes on where it was broken off.
-struct Training {
-    folder: PathBuf,
-}
-
-impl Training {
-    fn at(out: &Path) -> PyResult<Training> {
-        let mut name = out.file_name().unwrap_or_default().to_owned();
-        name.push(".training");
-        let folder = out.with_file_name(name);
-        fs::create_dir_all(&folder).map_err(|error| {
-            errors::input(format!("{}: cannot create the folder: {error}", folder.display()))
-        })?;
-        Ok(Training { folder })
-    }
-
-    /// Once the model is written, what was kept meanwhile is in it. What there is to go on from stays otherwise.
-    fn end(self, written: bool) -> PyResult<()> {
-        if written {
-            return method::clear_training(&self.folder).map_err(errors::library);
-        }
-        // Where it was refused before it began, there is nothing in it.
-        fs::remove_dir(&self.folder).ok();
-        Ok(())
     }
 }

@@ -1,13 +1,12 @@
 //! `polytag fit`: from a task folder to a model folder.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
 use polytag::artifact::{IndexReport, Manifest};
 use polytag::encoder::EncoderCache;
-use polytag::method::{self, Choice, METHODS, Means, MethodConfig, TrainContext};
+use polytag::method::{self, Choice, METHODS, Means, MethodConfig, TrainContext, TrainingFolder};
 use polytag_nn::device::Device;
 use serde_json::{Map, Value};
 
@@ -80,11 +79,11 @@ impl Fit {
         // Where there is no cache there may still be an encoder in a folder of the user's.
         let encoders = self.engine.cache.root().map(|root| root.join("encoders")).unwrap_or_default();
         let encoders = EncoderCache::new(encoders);
-        let named = |method: &str, settings: &Value| {
-            MethodConfig::named(method, settings).map_err(polytag::Error::from)
-        };
         // Settings that the method does not have are an error before anything is read.
-        let given = if self.method == "auto" { None } else { Some(named(&self.method, &settings)?) };
+        let given = match self.method.as_str() {
+            "auto" => None,
+            name => Some(MethodConfig::named(name, &settings).map_err(polytag::Error::from)?),
+        };
         let task = session.task(&self.task)?;
         let (config, (device, world)) = match given {
             Some(config) => {
@@ -100,11 +99,7 @@ impl Fit {
                 (config, devices)
             }
             None => {
-                let named_encoder = settings.get("encoder").and_then(Value::as_str);
-                let encoder = match named_encoder {
-                    Some(name) => encoders.locate(name).map(|_| true).map_err(polytag::Error::from)?,
-                    None => encoders.locate("minilm").is_ok(),
-                };
+                let encoder = Means::has_encoder(&settings, &encoders).map_err(polytag::Error::from)?;
                 if self.precision.is_int8() {
                     return Err(user_error(
                         "--precision int8 is for methods that train nothing; say --method frozen",
@@ -116,24 +111,27 @@ impl Fit {
                 if !session.quiet {
                     say(&format!("method: {}, {}", choice.method, choice.why));
                 }
-                if matches!(choice.method, "lexical" | "label-tree" | "blend") {
-                    // Named for a method that is not to be.
-                    settings.as_object_mut().map(|settings| settings.remove("encoder"));
-                }
-                (named(choice.method, &settings)?, devices)
+                (choice.config(settings).map_err(polytag::Error::from)?, devices)
             }
         };
-        let training = config.trains().then(|| Training::at(&self.out)).transpose()?;
+        let training = config.trains().then(|| TrainingFolder::beside(&self.out)).transpose();
+        let training = training.map_err(polytag::Error::from)?;
+        if let Some(training) = training.as_ref().filter(|training| training.is_under_way()) {
+            say(&format!(
+                "going on with the training in {}; remove it to begin anew",
+                training.path().display()
+            ));
+        }
         let context = TrainContext {
             seed: self.seed,
             world: world.as_ref(),
-            folder: training.as_ref().map(|training| training.folder.as_path()),
+            folder: training.as_ref().map(TrainingFolder::path),
             memory_limit: self.memory,
             ..TrainContext::new((&device, &encoders), (&session.stop, session.progress.as_ref()))
         };
         let fitted = method::fit(&task, config, &self.out, &context);
         if let Some(training) = training {
-            training.end(fitted.is_ok())?;
+            training.end(fitted.is_ok()).map_err(polytag::Error::from)?;
         }
         let fitted = fitted?;
         if self.json {
@@ -142,38 +140,6 @@ impl Fit {
             output::print_text(&summary(&fitted.manifest, &self.out, started))?;
         }
         Ok(DONE)
-    }
-}
-
-/// Where a training is kept while it runs: beside the model, so that the same command goes on where it was
-/// broken off.
-struct Training {
-    folder: PathBuf,
-}
-
-impl Training {
-    fn at(out: &Path) -> anyhow::Result<Training> {
-        let mut name = out.file_name().unwrap_or_default().to_owned();
-        name.push(".training");
-        let folder = out.with_file_name(name);
-        if method::is_under_way(&folder) {
-            say(&format!("going on with the training in {}; remove it to begin anew", folder.display()));
-        }
-        fs::create_dir_all(&folder).map_err(|error| {
-            user_error(format!("{}: cannot create the folder: {error}", folder.display()))
-        })?;
-        Ok(Training { folder })
-    }
-
-    /// Once the model is written, what was kept meanwhile is in it. What there is to go on from stays otherwise.
-    fn end(self, written: bool) -> anyhow::Result<()> {
-        if written {
-            method::clear_training(&self.folder).map_err(polytag::Error::from)?;
-        } else {
-            // Where it was refused before it began, there is nothing in it.
-            fs::remove_dir(&self.folder).ok();
-        }
-        Ok(())
     }
 }
 

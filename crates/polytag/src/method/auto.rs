@@ -1,6 +1,11 @@
 //! Which method suits a task, when nobody says.
 
+use serde_json::Value;
+
+use super::config::MethodConfig;
+use super::error::MethodError;
 use crate::data::{DataError, Split, Task};
+use crate::encoder::{EncoderCache, EncoderError};
 use crate::progress::Stop;
 
 /// Documents that an encoder is trained on without a GPU, at most: a quarter of an hour or so on a laptop.
@@ -33,7 +38,31 @@ pub struct Means {
     pub gpu: bool,
 }
 
+impl Means {
+    /// Whether the encoder that settings name is on this machine, or where they name none, the usual one.
+    ///
+    /// # Errors
+    /// If one is named that is not there.
+    pub fn has_encoder(settings: &Value, encoders: &EncoderCache) -> Result<bool, EncoderError> {
+        match settings.get("encoder").and_then(Value::as_str) {
+            Some(name) => encoders.locate(name).map(|_| true),
+            None => Ok(encoders.locate("minilm").is_ok()),
+        }
+    }
+}
+
 impl Choice {
+    /// The method with these settings, less the encoder, where it has none.
+    ///
+    /// # Errors
+    /// If it has no such setting.
+    pub fn config(&self, mut settings: Value) -> Result<MethodConfig, MethodError> {
+        if matches!(self.method, "lexical" | "label-tree" | "blend") {
+            settings.as_object_mut().map(|settings| settings.remove("encoder"));
+        }
+        MethodConfig::named(self.method, &settings)
+    }
+
     /// The method for a task: its train split is read once, for its documents and pairs.
     pub fn of(task: &Task, means: Means, stop: &Stop) -> Result<Choice, DataError> {
         let (mut documents, mut labelled) = (0, 0);

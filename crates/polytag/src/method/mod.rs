@@ -39,7 +39,7 @@ pub use embedding::EmbeddingModel;
 pub use error::MethodError;
 pub use frozen::{Frozen, FrozenConfig};
 pub use fusion::{Combination, Combine, EXACT, Effort, Fusion, FusionConfig, FusionModel, MOST, Predicted};
-pub use kept::{clear_training, is_under_way};
+pub use kept::TrainingFolder;
 pub use label_attention::{LabelAttention, LabelAttentionConfig, LabelAttentionModel};
 pub use label_text::LabelText;
 pub use label_tree::{LabelTree, LabelTreeConfig, LabelTreeModel};
