@@ -122,9 +122,10 @@ impl EmbeddingModel {
         dataset: &dyn Dataset,
         context: &TrainContext<'_>,
     ) -> Result<EmbeddingModel, MethodError> {
-        let gains = !self.index.exact().gains().is_empty();
-        let obstacle =
-            gains.then_some("labels gain something beside their cosines, which a graph does not know");
+        let obstacle = self
+            .index
+            .has_gains()
+            .then_some("labels gain something beside their cosines, which a graph does not know");
         let EmbeddingModel { settings, encoder, space, index, words, course } = self;
         let sample = || {
             let documents = measured_documents(dataset)?;
@@ -134,12 +135,6 @@ impl EmbeddingModel {
         };
         let index = index.indexed((method, settings.index), obstacle, sample, context)?;
         Ok(EmbeddingModel { settings, encoder, space, index, words, course })
-    }
-
-    /// The same, its labels searched by an index that is not the model's own, holds the same vectors, and hears of every
-    /// change.
-    pub fn searched_by(self, index: Box<dyn LabelIndex>) -> EmbeddingModel {
-        EmbeddingModel { index: self.index.searched_by(index), ..self }
     }
 
     /// Reads a model that [`save`](Predictor::save) wrote, its encoder onto `device`.
@@ -179,7 +174,7 @@ impl EmbeddingModel {
     /// # Panics
     /// If there is no such position.
     pub(super) fn extend_with_vector(&self, label: LabelId, to: &mut Vec<f32>) {
-        self.index.exact().extend_with(label, to);
+        self.index.extend_with(label, to);
     }
 
     /// The vectors of labels, end to end.
@@ -228,27 +223,32 @@ impl Predictor for EmbeddingModel {
         // Encoded first: after an error nothing has changed.
         let encoded = self.encode_labels(&space, &written)?;
         let encoded = Embeddings::of_all(self.encoder.dimension(), &written, encoded);
+        self.index.change([&encoded, vectors], changed.removed)?;
         self.space = space;
-        self.words.as_mut().map_or(Ok(()), |words| words.apply(changes))?;
-        changed.removed.into_iter().for_each(|label| self.index.remove(label));
-        for (label, vector) in encoded.iter().chain(vectors.iter()) {
-            self.index.set(label, vector)?;
-        }
-        Ok(())
+        self.words.as_mut().map_or(Ok(()), |words| words.apply(changes))
     }
 
     fn label_dimension(&self) -> Option<usize> {
         Some(self.encoder.dimension())
     }
 
-    fn label_vectors(&self, labels: &[LabelId]) -> Embeddings {
-        let mut vectors = Embeddings::new(self.encoder.dimension());
-        for &label in labels {
-            if let Some(vector) = self.index.exact().vector(label) {
-                vectors.push(label, &vector);
-            }
+    fn label_vectors(&self, labels: &[LabelId]) -> Result<Embeddings, PredictError> {
+        self.index.of(labels)
+    }
+
+    fn search_only_here(&self) -> Option<&'static str> {
+        match (&self.words, self.index.has_gains()) {
+            (Some(_), _) => Some("it counts the words that texts and labels share beside their cosines"),
+            (None, true) => Some("labels gain something beside their cosines"),
+            (None, false) => None,
         }
-        vectors
+    }
+
+    fn search_elsewhere(&mut self, index: Box<dyn LabelIndex>) -> Result<(), PredictError> {
+        match self.search_only_here() {
+            Some(why) => Err(PredictError::OnlyHere { why }),
+            None => self.index.leave_to(index),
+        }
     }
 
     fn explain(&self, passage: Passage<'_>, label: LabelId) -> Result<Explanation, PredictError> {
@@ -258,7 +258,7 @@ impl Predictor for EmbeddingModel {
         let cosine: f32 = shares.iter().map(|(_, share)| share).sum();
         let pieces = shares.into_iter().map(|(range, weight)| Piece { range, weight, attention: None });
         let (mut reasons, marks) = reasons(&passage, pieces);
-        let gain = self.index.exact().gain(label);
+        let gain = self.index.gain(label);
         if gain != 0.0 {
             let words = "(how often the label is guessed)".to_owned();
             reasons.push(Reason { words, field: Field::Text, weight: gain, attention: None });

@@ -18,6 +18,7 @@ use crate::index::{
     Allowed, Exact, GraphArrays, Hnsw, HnswConfig, IndexError, LabelIndex, MEASURED_AT, Precision, Rows,
     recall,
 };
+use crate::predict::{Embeddings, PredictError};
 use crate::ranking::Ranking;
 use crate::storage::Array;
 
@@ -31,8 +32,9 @@ const SCALES: &str = "label_scales";
 /// The file of the vectors in 8 bits, and their name in it.
 const CODES: (&str, &str) = ("label_codes.safetensors", "label_codes");
 
-/// The file of the graph.
+/// The file of the graph, and the name of labels outside of it in there.
 const GRAPH: &str = "label_graph.safetensors";
+const OUTSIDE: &str = "outside";
 
 /// From how many labels on `auto` makes a graph.
 pub const AUTO_FROM: usize = 200_000;
@@ -60,64 +62,110 @@ pub enum IndexKind {
 pub(super) struct LabelVectors {
     kind: Kind,
     report: Option<IndexReport>,
-    /// What searches them instead, where that is not ours.
-    elsewhere: Option<Box<dyn LabelIndex>>,
 }
 
 enum Kind {
     Exact(Box<Exact>),
     Hnsw(Box<Hnsw>),
+    /// An index that is not ours, which has the vectors.
+    Elsewhere(Box<dyn LabelIndex>),
 }
 
 impl From<Exact> for LabelVectors {
     fn from(exact: Exact) -> LabelVectors {
-        LabelVectors { kind: Kind::Exact(Box::new(exact)), report: None, elsewhere: None }
+        LabelVectors { kind: Kind::Exact(Box::new(exact)), report: None }
     }
 }
 
 impl LabelVectors {
-    /// The vectors, searched one and all.
-    pub(super) fn exact(&self) -> &Exact {
+    /// The vectors, where they are ours, searched one and all.
+    fn exact(&self) -> Option<&Exact> {
         match &self.kind {
-            Kind::Exact(exact) => exact,
-            Kind::Hnsw(index) => index.exact(),
+            Kind::Exact(exact) => Some(exact),
+            Kind::Hnsw(index) => Some(index.exact()),
+            Kind::Elsewhere(_) => None,
         }
     }
 
     /// What searches them.
     pub(super) fn index(&self) -> &dyn LabelIndex {
-        match (&self.elsewhere, &self.kind) {
-            (Some(index), _) => index.as_ref(),
-            (None, Kind::Exact(index)) => index.as_ref(),
-            (None, Kind::Hnsw(index)) => index.as_ref(),
+        match &self.kind {
+            Kind::Exact(index) => index.as_ref(),
+            Kind::Hnsw(index) => index.as_ref(),
+            Kind::Elsewhere(index) => index.as_ref(),
         }
     }
 
-    /// The same, searched by another index that holds the same vectors and hears of every change.
-    pub(super) fn searched_by(self, index: Box<dyn LabelIndex>) -> LabelVectors {
-        LabelVectors { elsewhere: Some(index), ..self }
+    fn index_mut(&mut self) -> &mut dyn LabelIndex {
+        match &mut self.kind {
+            Kind::Exact(index) => index.as_mut(),
+            Kind::Hnsw(index) => index.as_mut(),
+            Kind::Elsewhere(index) => index.as_mut(),
+        }
+    }
+
+    /// Leaves the vectors to another index, which holds the same ones; ours are forgotten.
+    pub(super) fn leave_to(&mut self, index: Box<dyn LabelIndex>) -> Result<(), PredictError> {
+        if index.dim() != self.index().dim() {
+            let (found, expected) = (index.dim(), self.index().dim());
+            return Err(IndexError::Dimension { label: LabelId(0), found, expected }.into());
+        }
+        self.kind = Kind::Elsewhere(index);
+        Ok(())
+    }
+
+    /// The vectors of some labels, those that have any.
+    pub(super) fn of(&self, labels: &[LabelId]) -> Result<Embeddings, PredictError> {
+        let mut vectors = Embeddings::new(self.index().dim());
+        for &label in labels {
+            if let Some(vector) = self.index().vector(label)? {
+                vectors.push(label, &vector);
+            }
+        }
+        Ok(vectors)
+    }
+
+    /// Appends the numbers at a label's position.
+    ///
+    /// # Panics
+    /// If there is no such position.
+    pub(super) fn extend_with(&self, label: LabelId, to: &mut Vec<f32>) {
+        self.exact()
+            .expect("a model that is searched elsewhere is no part of another")
+            .extend_with(label, to);
+    }
+
+    /// Whether labels gain something beside their products.
+    pub(super) fn has_gains(&self) -> bool {
+        self.exact().is_some_and(|exact| !exact.gains().is_empty())
+    }
+
+    /// What a label gains beside its product.
+    pub(super) fn gain(&self, label: LabelId) -> f32 {
+        self.exact().map_or(0.0, |exact| exact.gain(label))
     }
 
     /// Gives a label its vector.
     pub(super) fn set(&mut self, label: LabelId, vector: &[f32]) -> Result<(), IndexError> {
-        if let Some(index) = &mut self.elsewhere {
-            index.set(label, vector)?;
-        }
-        match &mut self.kind {
-            Kind::Exact(index) => index.set(label, vector),
-            Kind::Hnsw(index) => index.set(label, vector),
-        }
+        self.index_mut().set(label, vector)
     }
 
-    /// Takes a label out.
-    pub(super) fn remove(&mut self, label: LabelId) {
-        if let Some(index) = &mut self.elsewhere {
-            index.remove(label);
+    /// Gives labels their vectors, all or none but for want of memory, and takes others out.
+    pub(super) fn change(
+        &mut self,
+        vectors: [&Embeddings; 2],
+        removed: impl IntoIterator<Item = LabelId>,
+    ) -> Result<(), IndexError> {
+        let vectors = || vectors.into_iter().flat_map(Embeddings::iter);
+        vectors().try_for_each(|(label, vector)| self.index().check(label, vector))?;
+        for (label, vector) in vectors() {
+            // Whoever tells of changes may tell of vectors that are here already.
+            if self.exact().and_then(|exact| exact.kept(label)).is_none_or(|kept| kept != vector) {
+                self.set(label, vector)?;
+            }
         }
-        match &mut self.kind {
-            Kind::Exact(index) => index.remove(label),
-            Kind::Hnsw(index) => index.remove(label),
-        }
+        removed.into_iter().for_each(|label| self.index_mut().remove(label));
+        Ok(())
     }
 
     /// The best labels of each query.
@@ -134,7 +182,7 @@ impl LabelVectors {
     pub(super) fn with_gains(self, gains: Vec<f32>) -> Result<LabelVectors, IndexError> {
         match self.kind {
             Kind::Exact(exact) => Ok(exact.with_gains(gains)?.into()),
-            Kind::Hnsw(_) => Err(IndexError::Unfit { problem: "a graph knows nothing of gains".to_owned() }),
+            _ => Err(IndexError::Unfit { problem: "a graph knows nothing of gains".to_owned() }),
         }
     }
 
@@ -161,7 +209,7 @@ impl LabelVectors {
                 (labels >= AUTO_FROM, format!("auto: {labels} labels, a graph from {AUTO_FROM} on"))
             }
         };
-        if !graph && exact.codes().is_none() {
+        if !graph && !exact.is_coded() {
             let told = labels >= AUTO_FROM || kind == IndexKind::Exact;
             let report = told.then(|| IndexReport::exact(why, precision(&exact)));
             return Ok(LabelVectors { report, ..exact.into() });
@@ -174,7 +222,6 @@ impl LabelVectors {
             let report = report.measured(recall(&truth, &found), truth.len());
             return Ok(LabelVectors { report: Some(report), ..exact.into() });
         }
-        let exact = if exact.codes().is_some() { exact } else { exact.coded()? };
         let config = HnswConfig { seed: context.seed, ..HnswConfig::default() };
         let kept = precision(&exact);
         let built = Hnsw::build(exact, &config, &queries, (context.progress, context.stop))?;
@@ -188,30 +235,38 @@ impl LabelVectors {
             recall_at_100: Some(measured.recall_at_100),
             queries: Some(measured.queries),
         };
-        Ok(LabelVectors { kind: Kind::Hnsw(Box::new(index)), report: Some(report), elsewhere: None })
+        Ok(LabelVectors { kind: Kind::Hnsw(Box::new(index)), report: Some(report) })
     }
 
     /// Writes vectors and index.
     pub(super) fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
-        let exact = self.exact();
+        let Some(exact) = self.exact() else {
+            return Err(ArtifactError::Elsewhere { path: model.target().to_owned() });
+        };
         let rows: Cow<'_, Rows> = exact.rows();
         let mut vectors = TensorsBuilder::default().rows(VECTORS.1, exact.dim(), &rows);
         if !exact.gains().is_empty() {
             vectors = vectors.f32(GAINS, exact.gains());
         }
-        if let Some((_, scales)) = exact.codes() {
+        let codes = exact.codes();
+        let codes = codes.as_ref().map(|codes| codes.parts());
+        if let Some((_, scales)) = codes {
             vectors = vectors.f32(SCALES, scales);
         }
         model.tensors(VECTORS.0, &vectors)?;
-        if let Some((codes, _)) = exact.codes() {
+        if let Some((codes, _)) = codes {
             // Rows are whole cache lines, and are to begin at one.
             model.tensors(CODES.0, &TensorsBuilder::default().aligned().numbers(CODES.1, codes))?;
         }
         if let Kind::Hnsw(index) = &self.kind {
-            let GraphArrays { links, nodes, upper, numbers } = index.arrays();
+            let GraphArrays { links, nodes, upper, numbers, outside } = index.arrays();
             let arrays =
                 TensorsBuilder::default().aligned().numbers("links", &links).numbers("nodes", &nodes);
-            model.tensors(GRAPH, &arrays.numbers("upper", &upper).numbers("walks", &numbers))?;
+            let mut arrays = arrays.numbers("upper", &upper).numbers("walks", &numbers);
+            if !outside.is_empty() {
+                arrays = arrays.numbers(OUTSIDE, &outside);
+            }
+            model.tensors(GRAPH, &arrays)?;
         }
         if let Some(report) = &self.report {
             model.index(report.clone());
@@ -276,17 +331,18 @@ impl LabelVectors {
             nodes: tensors.array("nodes")?,
             upper: tensors.array("upper")?,
             numbers: tensors.array("walks")?,
+            outside: if tensors.has(OUTSIDE) { tensors.array(OUTSIDE)? } else { Array::default() },
         };
         let index = Hnsw::from_parts(exact, graph).map_err(|error| folder.damaged(GRAPH, error))?;
-        Ok(LabelVectors { kind: Kind::Hnsw(Box::new(index)), report, elsewhere: None })
+        Ok(LabelVectors { kind: Kind::Hnsw(Box::new(index)), report })
     }
 }
 
 fn precision(exact: &Exact) -> Precision {
-    match (&*exact.rows(), exact.codes()) {
+    match (&*exact.rows(), exact.is_coded()) {
         (Rows::F32(_), _) => Precision::F32,
-        (Rows::F16(_), None) => Precision::F16,
-        (Rows::F16(_), Some(_)) => Precision::I8,
+        (Rows::F16(_), false) => Precision::F16,
+        (Rows::F16(_), true) => Precision::I8,
     }
 }
 
@@ -310,7 +366,7 @@ fn queries(exact: &Exact, documents: Vec<f32>) -> Result<Vec<f32>, MethodError> 
         for turn in 0..3 {
             // Steps through the labels that meet none twice for long.
             let place = (query * 3 + turn).wrapping_mul(0x9E37_79B1) % labels.len();
-            let vector = exact.vector(labels[place]).expect("a label of the index");
+            let vector = exact.kept(labels[place]).expect("a label of the index");
             sum.iter_mut().zip(vector).for_each(|(sum, value)| *sum += value);
         }
         let length = sum.iter().map(|value| value * value).sum::<f32>().sqrt();
@@ -401,17 +457,34 @@ mod tests {
                 };
                 same(&ours, &theirs);
                 for vectors in [&mut ours, &mut theirs] {
-                    vectors.remove(LabelId(11));
-                    vectors.set(LabelId(12), &queries()[..DIM]).unwrap();
-                    vectors.set(LabelId(700), &queries()[DIM..2 * DIM]).unwrap();
+                    let given: Vec<f32> = queries()[..2 * DIM].to_vec();
+                    let given = Embeddings::of_all(DIM, &[LabelId(12), LabelId(700)], given);
+                    vectors.change([&given, &Embeddings::default()], [LabelId(11)]).unwrap();
                 }
                 same(&ours, &theirs);
-                let (ours, theirs) = (ours.exact(), theirs.exact());
-                assert_eq!(theirs.vector(LabelId(12)), ours.vector(LabelId(12)));
-                assert_eq!((theirs.len(), theirs.vector(LabelId(11))), (700, None));
+                // What was changed is kept with the rest.
+                let other = dir.with_file_name(format!("m-{mapped_from}"));
+                let wider = write(&theirs, 701, &other);
+                let mut again = read(&other, &wider, mapped_from).unwrap();
+                again.change([&Embeddings::default(); 2], [LabelId(11)]).unwrap();
+                same(&ours, &again);
+                let (ours, theirs) = (ours.index(), theirs.index());
+                assert_eq!(theirs.vector(LabelId(12)).unwrap(), ours.vector(LabelId(12)).unwrap());
+                assert_eq!((theirs.len(), theirs.vector(LabelId(11)).unwrap()), (700, None));
             }
             assert_eq!(read(&dir, &space, 0).unwrap().report, written.report);
         }
+    }
+
+    #[test]
+    fn a_change_with_one_vector_that_does_not_fit_changes_nothing() {
+        let mut ours = indexed(vectors(300, Precision::I8), IndexKind::Hnsw, None).unwrap();
+        let before = ours.search(&queries(), 30, None).unwrap();
+        let mut numbers = queries()[..2 * DIM].to_vec();
+        numbers[DIM + 3] = f32::NAN;
+        let given = Embeddings::of_all(DIM, &[LabelId(12), LabelId(300)], numbers);
+        assert!(ours.change([&given, &Embeddings::default()], [LabelId(11)]).is_err());
+        assert_eq!((ours.search(&queries(), 30, None).unwrap(), ours.index().len()), (before, 300));
     }
 
     #[test]

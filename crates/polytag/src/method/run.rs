@@ -25,6 +25,7 @@ use crate::artifact::{
 };
 use crate::data::{Dataset, LabelChange, LabelSpace, LabelsOnly, SpaceError, Split, Task};
 use crate::encoder::WordVectors;
+use crate::index::LabelIndex;
 use crate::predict::{Embeddings, Predictor};
 
 /// A method fitted and written.
@@ -216,19 +217,29 @@ impl LiveModel {
         }
     }
 
-    /// Makes changes of labels that are kept elsewhere, all or none. After an error nothing has changed.
+    /// Leaves the search among its labels to an index that holds the vectors that it was fitted with, and hears of every
+    /// change.
+    ///
+    /// # Errors
+    /// If its labels are compared by more than vectors.
+    pub fn search_elsewhere(&mut self, index: Box<dyn LabelIndex>) -> Result<(), Error> {
+        Ok(self.predictor.search_elsewhere(index)?)
+    }
+
+    /// Makes changes of labels that are kept elsewhere, all or none. After an error its answers are not
+    /// [sound](LiveModel::is_sound): others have what it has not.
     ///
     /// # Errors
     /// If a change is not possible.
     pub fn take(&mut self, changes: &[LabelChange], vectors: &Embeddings) -> Result<(), Error> {
         // Until it is done; also if it panics.
         self.is_ahead = true;
-        let taken = self.predictor.apply_prepared(changes, vectors);
+        self.predictor.apply_prepared(changes, vectors)?;
         self.is_ahead = false;
-        if let (Ok(()), Record::Elsewhere { changes: known, .. }) = (&taken, &mut self.record) {
+        if let Record::Elsewhere { changes: known, .. } = &mut self.record {
             *known += changes.len();
         }
-        Ok(taken?)
+        Ok(())
     }
 
     /// Changes its labels, all or none. When this returns, the changes are on the disk and in the next answer; after an

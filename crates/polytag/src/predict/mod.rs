@@ -18,7 +18,7 @@ use crate::artifact::{ArtifactError, ModelWriter};
 use crate::columns::ColumnError;
 use crate::data::{LabelChange, LabelSpace, Passage, SpaceError};
 use crate::ids::LabelId;
-use crate::index::{Allowed, IndexError};
+use crate::index::{Allowed, IndexError, LabelIndex};
 use crate::ranking::{NotFinite, Ranking};
 
 /// What is asked of a predictor besides the passages.
@@ -59,6 +59,12 @@ pub enum PredictError {
         "this model answers with the rankings of a file, which has none for a new label; add it to a model of unseen labels, such as `xml0`"
     )]
     OnlyRecorded,
+    /// Labels cannot be searched but by the model itself.
+    #[error("the labels of this model cannot be searched elsewhere: {why}")]
+    OnlyHere {
+        /// What stands against it.
+        why: &'static str,
+    },
     /// Rankings are known by the ids of documents, and a passage has none.
     #[error(
         "this model answers with the rankings of a file, by the ids of documents, and here is a text without an id; give it one"
@@ -81,6 +87,7 @@ impl PredictError {
             | PredictError::Column(_)
             | PredictError::OnlyTrained
             | PredictError::OnlyRecorded
+            | PredictError::OnlyHere { .. }
             | PredictError::NoId
             | PredictError::NotRecorded { .. } => Fault::User,
             PredictError::Index(_) => Fault::Ours,
@@ -144,9 +151,21 @@ pub trait Predictor: Send + Sync {
     }
 
     /// The vectors of labels, of those that have one.
-    fn label_vectors(&self, labels: &[LabelId]) -> Embeddings {
+    fn label_vectors(&self, labels: &[LabelId]) -> Result<Embeddings, PredictError> {
         let _ = labels;
-        Embeddings::default()
+        Ok(Embeddings::default())
+    }
+
+    /// Why the search among its labels cannot be left to another index, if it cannot.
+    fn search_only_here(&self) -> Option<&'static str> {
+        Some("it does not compare vectors of labels")
+    }
+
+    /// Forgets the vectors of labels and leaves the search among them to an index that holds the same ones, such as one
+    /// in a database. It hears of every change.
+    fn search_elsewhere(&mut self, index: Box<dyn LabelIndex>) -> Result<(), PredictError> {
+        let _ = index;
+        Err(PredictError::OnlyHere { why: self.search_only_here().unwrap_or("nobody has taught it to") })
     }
 
     /// Why a label fits a passage, or how little.

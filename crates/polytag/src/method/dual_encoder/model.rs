@@ -88,7 +88,7 @@ impl DualEncoderModel {
 
     /// The labels that want other vectors after a change.
     fn rewritten(&self, space: &LabelSpace, changed: &Changed) -> Result<Vec<LabelId>, PredictError> {
-        self.core.maker.rewritten(space, changed, |label| self.index.exact().labels().contains(label))
+        self.core.maker.rewritten(space, changed, |label| self.index.index().labels().contains(label))
     }
 
     /// The vectors of labels, made of their texts.
@@ -97,17 +97,17 @@ impl DualEncoderModel {
             return Ok(Embeddings::default());
         }
         let made = self.core.maker.make(&self.core.encoder, space, labels)?;
-        Ok(Embeddings::of_all(self.index.exact().dim(), labels, made.outputs))
+        Ok(Embeddings::of_all(self.index.index().dim(), labels, made.outputs))
     }
 
     /// The vector of a label, if it has one, and its own bias.
-    fn vector(&self, label: LabelId) -> Option<(Vec<f32>, f32)> {
-        let mut vector = self.index.exact().vector(label)?;
+    fn vector(&self, label: LabelId) -> Result<Option<(Vec<f32>, f32)>, PredictError> {
+        let Some(mut vector) = self.index.index().vector(label)? else { return Ok(None) };
         let bias = match self.config.labels {
             LabelTower::Free => vector.pop().unwrap_or_default(),
             _ => 0.0,
         };
-        Some((vector, bias))
+        Ok(Some((vector, bias)))
     }
 }
 
@@ -150,30 +150,32 @@ impl Predictor for DualEncoderModel {
         written.retain(|&label| vectors.of(label).is_none());
         // Made first: after an error nothing has changed.
         let made = self.made(&space, &written)?;
-        for (label, vector) in made.iter().chain(vectors.iter()) {
-            self.index.set(label, vector)?;
-        }
-        changed.removed.into_iter().for_each(|label| self.index.remove(label));
+        self.index.change([&made, vectors], changed.removed)?;
         self.space = space;
         Ok(())
     }
 
     fn label_dimension(&self) -> Option<usize> {
-        self.takes_new_labels().then(|| self.index.exact().dim())
+        self.takes_new_labels().then(|| self.index.index().dim())
     }
 
-    fn label_vectors(&self, labels: &[LabelId]) -> Embeddings {
-        let mut vectors = Embeddings::new(self.index.exact().dim());
-        for &label in labels {
-            if let Some(vector) = self.index.exact().vector(label) {
-                vectors.push(label, &vector);
-            }
+    fn label_vectors(&self, labels: &[LabelId]) -> Result<Embeddings, PredictError> {
+        self.index.of(labels)
+    }
+
+    fn search_only_here(&self) -> Option<&'static str> {
+        (self.config.labels == LabelTower::Free).then_some("labels have biases of their own")
+    }
+
+    fn search_elsewhere(&mut self, index: Box<dyn LabelIndex>) -> Result<(), PredictError> {
+        match self.search_only_here() {
+            Some(why) => Err(PredictError::OnlyHere { why }),
+            None => self.index.leave_to(index),
         }
-        vectors
     }
 
     fn explain(&self, passage: Passage<'_>, label: LabelId) -> Result<Explanation, PredictError> {
-        let Some((vector, own_bias)) = self.vector(label) else {
+        let Some((vector, own_bias)) = self.vector(label)? else {
             return Ok(Explanation { score: 0.0, matched: None, reasons: Vec::new(), marks: Vec::new() });
         };
         let (scale, bias) = self.core.scoring.shares();

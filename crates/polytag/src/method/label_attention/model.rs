@@ -242,7 +242,7 @@ impl Predictor for LabelAttentionModel {
 
     fn explain(&self, passage: Passage<'_>, label: LabelId) -> Result<Explanation, PredictError> {
         let name = self.space.label(label).name.clone();
-        let vector = |index: &Exact| index.vector(label);
+        let vector = |index: &Exact| index.kept(label);
         let (Some(query), Some(output)) = (vector(&self.vectors.queries), vector(&self.vectors.outputs))
         else {
             return Ok(Explanation { score: 0.0, matched: None, reasons: Vec::new(), marks: Vec::new() });

@@ -97,7 +97,7 @@ impl LabelMaker {
         };
         let dimension = outputs.len() / labels.len().max(1);
         for (&label, output) in labels.iter().zip(outputs.chunks_exact_mut(dimension.max(1))) {
-            if let Some(own) = self.residuals.as_ref().and_then(|residuals| residuals.vector(label)) {
+            if let Some(own) = self.residuals.as_ref().and_then(|residuals| residuals.kept(label)) {
                 cpu::axpy(1.0, &own, output);
             }
             let length = cpu::dot(output, output).sqrt().max(1e-12);
