@@ -3,6 +3,7 @@
 mod tables; // tables, and folders of files
 
 use std::io::{self, BufRead, BufReader};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -13,6 +14,7 @@ use polytag::data::{DataError, DocumentRecord, LabelSpace, Passage, Place};
 use polytag::ids::LabelId;
 use polytag::index::Allowed;
 use polytag::method;
+use polytag::predict::tables::TablesError;
 use polytag::predict::{Ask, Predictor};
 use polytag::progress::Event;
 use polytag::ranking::{Ranking, Scored};
@@ -37,7 +39,15 @@ const GATHERING: Duration = Duration::from_millis(5);
 /// How often Ctrl-C is looked for while there is nothing to do.
 const HEARING: Duration = Duration::from_millis(100);
 
-type Read = Result<DocumentRecord, DataError>;
+type Read = Result<DocumentRecord, Unread>;
+
+/// Why a document was not read.
+enum Unread {
+    /// The line, or the file.
+    Data(DataError),
+    /// Reading broke down.
+    Broken,
+}
 
 /// Tag documents: lines, tables or folders of them in, lines or tables out
 #[derive(Debug, Args)]
@@ -78,8 +88,6 @@ pub(crate) struct Predict {
     /// Write to a file, which appears when all is done, or to a folder, instead of standard output
     #[arg(long, value_name = "FILE|FOLDER")]
     out: Option<PathBuf>,
-    #[command(flatten)]
-    tables: TableArguments,
     /// Each line is a text, not JSON; its number becomes its id
     #[arg(long)]
     plain: bool,
@@ -90,6 +98,9 @@ pub(crate) struct Predict {
     precision: PrecisionArgument,
     #[command(flatten)]
     engine: EngineArguments,
+    // Last, as what stands behind it would be under the same heading.
+    #[command(flatten, next_help_heading = "Tables")]
+    tables: TableArguments,
 }
 
 #[derive(Serialize)]
@@ -167,11 +178,17 @@ impl Predict {
         let plain = self.plain;
         let (sender, receiver) = mpsc::sync_channel(AHEAD);
         thread::spawn(move || {
-            while let Some(read) = read_document(&mut lines, plain).transpose() {
-                let ended = read.as_ref().is_err_and(|error| !error.is_of_one_line());
-                if sender.send(read).is_err() || ended {
-                    break;
+            let mut send_all = || {
+                while let Some(read) = read_document(&mut lines, plain).transpose() {
+                    let ended = read.as_ref().is_err_and(|error| !error.is_of_one_line());
+                    if sender.send(read.map_err(Unread::Data)).is_err() || ended {
+                        break;
+                    }
                 }
+            };
+            // One that broke down must not look like the end of the input.
+            if catch_unwind(AssertUnwindSafe(&mut send_all)).is_err() {
+                let _ = sender.send(Err(Unread::Broken));
             }
         });
         Ok(receiver)
@@ -197,11 +214,17 @@ impl Predict {
                     bytes += passage(&document, self.plain).bytes();
                     batch.push(document);
                 }
-                Ok(Err(error)) if self.keep_going && error.is_of_one_line() => {
+                Ok(Err(Unread::Data(error))) if self.keep_going && error.is_of_one_line() => {
                     *bad_lines += 1;
                     session.progress.report(Event::Warned(&error.to_string()));
+                    if session.stop.is_asked() {
+                        return Err(DataError::Stopped.into());
+                    }
                 }
-                Ok(Err(error)) => return Err(error.into()),
+                Ok(Err(Unread::Data(error))) => return Err(error.into()),
+                Ok(Err(Unread::Broken)) => {
+                    return Err(TablesError::Broken { path: self.input_name() }.into());
+                }
                 Err(RecvTimeoutError::Disconnected) => return Ok((batch, true)),
                 Err(RecvTimeoutError::Timeout) if session.stop.is_asked() => {
                     return Err(DataError::Stopped.into());

@@ -77,10 +77,24 @@ fn each_file_gets_one_and_new_ones_are_done_when_it_runs_again() {
     // One file into a folder is a folder of one.
     lab.run("predict model --in in/a.parquet --out one/").done();
     assert!(lab.bytes("one/a.parquet") == lab.bytes("out-parquet/a.parquet"));
+    // The answer to another file is not replaced, also if that file is gone.
+    fs::remove_file(lab.path("in/a.parquet")).unwrap();
+    lab.write("in/a.jsonl", DEV);
+    let complaint = lab.refuses("predict model --in in --out out-parquet");
+    let part =
+        "in/a.jsonl: would be answered in a.parquet, which is the answer to a.parquet; rename the file";
+    assert!(complaint.contains(part), "{complaint}");
+    assert_eq!(lab.table("out-parquet/a.parquet").len(), 10);
+    fs::remove_file(lab.path("out-parquet/a.parquet")).unwrap();
+    lab.run("predict model --in in --out out-parquet").done();
+    assert_eq!(lab.table("out-parquet/a.parquet").len(), 2);
+    fs::remove_file(lab.path("in/a.jsonl")).unwrap();
+    write_rows(&lab, "in/a.parquet", 0..10, 4);
+    lab.run("predict model --in in/a.parquet --out two/").done();
     // An answer that somebody took away is made again.
     fs::remove_file(lab.path("one/a.parquet")).unwrap();
     lab.run("predict model --in in/a.parquet --out one/").done();
-    assert!(lab.bytes("one/a.parquet") == lab.bytes("out-parquet/a.parquet"));
+    assert!(lab.bytes("one/a.parquet") == lab.bytes("two/a.parquet"));
 }
 
 #[test]

@@ -14,6 +14,7 @@ use polytag::progress::Event;
 use polytag::storage::{Lines, StagedFile, StorageError, resolve};
 
 use super::Predict;
+use crate::columns::ColumnArguments;
 use crate::commands::{DONE, Done};
 use crate::failure::{USER, say, user_error};
 use crate::settings::Session;
@@ -22,16 +23,9 @@ use crate::table::count;
 /// The options for tables.
 #[derive(Debug, Args)]
 pub(super) struct TableArguments {
-    /// Tables: the column of ids, text or whole numbers; unless given, `id`, or else the number of the row
-    #[arg(long, value_name = "NAME")]
-    id_column: Option<String>,
-    /// Tables: the column of titles; unless given, `title`, if there is one
-    #[arg(long, value_name = "NAME")]
-    title_column: Option<String>,
-    /// Tables: the column of texts
-    #[arg(long, value_name = "NAME", default_value = "text")]
-    text_column: String,
-    /// Tables: carry this column through; may be given several times
+    #[command(flatten)]
+    columns: ColumnArguments,
+    /// Carry this column through; may be given several times
     #[arg(long, value_name = "NAME")]
     keep: Vec<String>,
     /// What to write: parquet, arrow or jsonl; unless given, what the file's name says, in a folder parquet
@@ -41,12 +35,7 @@ pub(super) struct TableArguments {
 
 impl TableArguments {
     fn columns(&self) -> Columns {
-        Columns {
-            id: self.id_column.clone(),
-            title: self.title_column.clone(),
-            text: self.text_column.clone(),
-            keep: self.keep.clone(),
-        }
+        self.columns.columns(&self.keep)
     }
 }
 

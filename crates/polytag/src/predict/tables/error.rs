@@ -25,7 +25,7 @@ pub enum TablesError {
     Predict {
         /// The file.
         path: PathBuf,
-        /// How many rows before the batch were answered.
+        /// How many rows, or lines, of the file lie before the batch.
         row: u64,
         /// Why.
         source: PredictError,
@@ -68,6 +68,19 @@ pub enum TablesError {
         first: PathBuf,
         /// The other.
         second: PathBuf,
+        /// The answer file.
+        output: String,
+    },
+    /// The place of an answer is that of another file's, which an earlier run put there.
+    #[error(
+        "{}: would be answered in {output}, which is the answer to {earlier}; rename the file, or write to another folder",
+        path.display()
+    )]
+    OutputTaken {
+        /// The file.
+        path: PathBuf,
+        /// The file that was answered there, by its name below the folder.
+        earlier: String,
         /// The answer file.
         output: String,
     },

@@ -63,6 +63,7 @@ pub(super) trait PieceSink: Send {
 /// Some rows on their way.
 struct Part<T> {
     rows: T,
+    /// The number of the first in the file, from one; of a line that could not be read, where there is none.
     first_row: u64,
     /// Where the file is read on behind them.
     position: u64,
@@ -158,8 +159,8 @@ fn cut(batch: RowBatch, found: &FoundColumns, room: &mut Room) -> Vec<Part<Recor
         }
     }
     if let Some((error, position)) = batch.unreadable {
-        let (rows, first_row) = (batch.rows.slice(0, 0), batch.first_row);
-        parts.push(Part { rows, first_row, position, ends_piece: false, unreadable: Some(error) });
+        let rows = batch.rows.slice(0, 0);
+        parts.push(Part { rows, first_row: position, position, ends_piece: false, unreadable: Some(error) });
     }
     parts
 }
@@ -177,7 +178,6 @@ impl Tagging<'_> {
         read: &Receiver<Result<Part<RecordBatch>, TablesError>>,
         to_write: &SyncSender<Option<Part<TaggedBatch>>>,
     ) -> Result<(), TablesError> {
-        let mut answered = 0;
         loop {
             let part = match read.recv_timeout(HEARING) {
                 _ if self.watch.stop.is_asked() => return Err(TablesError::Stopped { done: 0 }),
@@ -191,11 +191,10 @@ impl Tagging<'_> {
             let tagged = self.tagger.tag_found(&part.rows, self.found, part.first_row);
             let tagged = tagged.map_err(|source| TablesError::Predict {
                 path: self.path.clone(),
-                row: answered,
+                row: part.first_row.saturating_sub(1),
                 source,
             })?;
             let rows = part.rows.num_rows() as u64;
-            answered += rows;
             let part = Part {
                 rows: tagged,
                 first_row: part.first_row,
@@ -253,8 +252,14 @@ fn write_answers(
 
 #[cfg(test)]
 mod tests {
+    use super::super::rows::RowsConfig;
     use super::*;
-    use crate::predict::Columns;
+    use crate::artifact::{ArtifactError, ModelWriter};
+    use crate::data::{LabelChange, LabelSpace, Passage};
+    use crate::ids::LabelId;
+    use crate::predict::{Ask, Columns, Explanation, PredictError, Predictor};
+    use crate::progress::{Silent, Stop};
+    use crate::ranking::Ranking;
     use arrow_array::types::Int32Type;
     use arrow_array::{ArrayRef, DictionaryArray};
     use std::sync::Arc;
@@ -277,6 +282,79 @@ mod tests {
         }
         assert_eq!(seen, rows as u64);
         ends
+    }
+
+    /// A model that knows no answer to a text without a word.
+    struct Choosy(LabelSpace);
+
+    impl Predictor for Choosy {
+        fn label_space(&self) -> &LabelSpace {
+            &self.0
+        }
+
+        fn predict(&self, passages: &[Passage<'_>], _: &Ask<'_>) -> Result<Vec<Ranking>, PredictError> {
+            match passages.iter().any(|passage| passage.text.is_empty()) {
+                true => Err(PredictError::NoId),
+                false => Ok(passages.iter().map(|_| Ranking::default()).collect()),
+            }
+        }
+
+        fn apply(&mut self, _: &[LabelChange]) -> Result<(), PredictError> {
+            Ok(())
+        }
+
+        fn explain(&self, _: Passage<'_>, _: LabelId) -> Result<Explanation, PredictError> {
+            Err(PredictError::NoId)
+        }
+
+        fn save(&self, _: &mut ModelWriter) -> Result<(), ArtifactError> {
+            Ok(())
+        }
+    }
+
+    /// Who keeps nothing.
+    struct Nowhere;
+
+    impl PieceSink for Nowhere {
+        fn write(&mut self, _: &RecordBatch) -> Result<(), TablesError> {
+            Ok(())
+        }
+
+        fn end_piece(&mut self, _: &Mark) -> Result<(), TablesError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_row_without_an_answer_is_told_by_its_place_in_the_file_wherever_reading_began() {
+        let dir = tempfile::tempdir().unwrap();
+        // A blank line is no row, but counts; batches are of 2048 rows.
+        let lines: String = (0..5000)
+            .map(|row| match row {
+                10 => "\n".to_owned(),
+                4500 => "{\"id\":\"4500\",\"text\":\"\"}\n".to_owned(),
+                row => format!("{{\"id\":\"{row}\",\"text\":\"tea\"}}\n"),
+            })
+            .collect();
+        let path = dir.path().join("a.jsonl");
+        std::fs::write(&path, lines).unwrap();
+        let columns = Columns::default();
+        let config = RowsConfig { columns: columns.clone(), max_line: 1000, plain: false, keep_going: false };
+        let model = Choosy(LabelSpace::default());
+        let tagger = BatchTagger {
+            model: &model,
+            columns: &columns,
+            ask: Ask { k: 1, allowed: None },
+            threshold: None,
+        };
+        let watch = Watch { progress: &Silent, stop: &Stop::default() };
+        for (start, expected) in [(0, 4097), (4097, 4097), (4200, 4200)] {
+            let rows = Rows::open(&path, &config, start).unwrap();
+            match tag_rows(rows, &tagger, &watch, &mut Nowhere) {
+                Err(TablesError::Predict { row, .. }) => assert_eq!(row, expected, "from {start}"),
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use super::answers::{AnswerForm, Answers};
 use super::error::TablesError;
 use super::flow::{PieceSink as _, Tally, tag_rows};
-use super::inputs::{Input, inputs};
+use super::inputs::{Input, inputs, output_of};
 use super::journal::{Identity, Journal, Piece, Settings};
 use super::pieces::Pieces;
 use super::rows::{Rows, RowsConfig};
@@ -65,12 +65,14 @@ impl TagFolder<'_> {
     pub fn run(&self, input: &Path, target: &Path, watch: &Watch<'_>) -> Result<FolderDone, TablesError> {
         let inputs = inputs(input, self.form)?;
         self.refuse_overlap(input, target)?;
+        refuse_itself(&inputs, target)?;
         let mut done = FolderDone::default();
         let (inputs, rows) = self.check(inputs, &mut done)?;
         let work = target.join(WORK);
         begin_folder(target, &work)?;
         let mut journal = Journal::open(&work.join(JOURNAL), target)?;
         journal.start(self.settings(), target)?;
+        self.refuse_taken(&inputs, &journal, target)?;
         let mut job = Job { folder: self, target, work: &work, journal: &mut journal, watch };
         job.sweep(&inputs)?;
         watch.progress.report(Event::Started { stage: "tagging rows", total: rows });
@@ -100,6 +102,22 @@ impl TagFolder<'_> {
         Ok(())
     }
 
+    /// An error if an answer would take the place of another file's that an earlier run made.
+    fn refuse_taken(&self, inputs: &[Input], journal: &Journal, target: &Path) -> Result<(), TablesError> {
+        let is_done =
+            |name: &str| journal.inputs.get(name).is_some_and(|progress| progress.finished.is_some());
+        let done = journal.inputs.keys().filter(|name| is_done(name));
+        let made: BTreeMap<String, &String> = done.map(|name| (output_of(name, self.form), name)).collect();
+        for input in inputs.iter().filter(|input| !is_done(&input.name)) {
+            // One that somebody took away is nobody's.
+            if let Some(&earlier) = made.get(&input.output).filter(|_| target.join(&input.output).is_file()) {
+                let (path, output) = (input.path.clone(), input.output.clone());
+                return Err(TablesError::OutputTaken { path, earlier: earlier.clone(), output });
+            }
+        }
+        Ok(())
+    }
+
     /// Opens every file before any is tagged, so that a fault in the last shows now and not after hours. Gives those that can
     /// be tagged, and the rows of all where each says how many it has.
     fn check(
@@ -116,7 +134,7 @@ impl TagFolder<'_> {
             };
             match checked {
                 Ok(counted) => {
-                    rows = rows.zip(counted).map(|(sum, rows): (u64, u64)| sum + rows);
+                    rows = rows.zip(counted).map(|(sum, rows): (u64, u64)| sum.saturating_add(rows));
                     sound.push(input);
                 }
                 Err(error) if self.keep_going && error.is_of_one_file() => done.failed.push(error),
@@ -168,6 +186,18 @@ impl TagFolder<'_> {
         let text = serde_json::to_string(&settings).expect("texts and numbers always make JSON");
         serde_json::from_str(&text).expect("what was just written")
     }
+}
+
+/// An error if a file would be answered in its own place, before hours are spent on the answer.
+fn refuse_itself(inputs: &[Input], target: &Path) -> Result<(), TablesError> {
+    let target = storage::resolve(target);
+    for input in inputs {
+        let output = target.join(&input.output);
+        if output.is_file() && storage::resolve(&output) == storage::resolve(&input.path) {
+            return Err(StorageError::SameAsInput { path: output }.into());
+        }
+    }
+    Ok(())
 }
 
 /// Makes the folder and what lies in it. One that holds something else is left alone.

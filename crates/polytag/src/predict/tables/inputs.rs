@@ -34,13 +34,18 @@ pub(super) fn inputs(input: &Path, form: AnswerForm) -> Result<Vec<Input>, Table
     let mut outputs: BTreeMap<String, PathBuf> = BTreeMap::new();
     let mut inputs = Vec::new();
     for (name, path) in names {
-        let output = format!("{}.{}", stem(&name), form.ending());
+        let output = output_of(&name, form);
         if let Some(first) = outputs.insert(output.clone(), path.clone()) {
             return Err(TablesError::SameOutput { first, second: path, output });
         }
         inputs.push(Input { path, name, output });
     }
     Ok(inputs)
+}
+
+/// What the answer to the file of this name is called.
+pub(super) fn output_of(name: &str, form: AnswerForm) -> String {
+    format!("{}.{}", stem(name), form.ending())
 }
 
 /// The files below a folder; names that begin with a dot or an underscore are somebody's own notes.

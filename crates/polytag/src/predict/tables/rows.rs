@@ -49,8 +49,6 @@ enum Source {
 /// Some rows.
 pub(super) struct RowBatch {
     pub(super) rows: RecordBatch,
-    /// The number of the first row, from one.
-    pub(super) first_row: u64,
     /// For each row, how many rows or lines of the file end with it.
     ends: Ends,
     /// The line behind them, where it could not be read, and its number.
@@ -65,7 +63,7 @@ enum Ends {
 impl RowBatch {
     /// Rows of a table behind so many others.
     pub(super) fn of_table(rows: RecordBatch, before: u64) -> RowBatch {
-        RowBatch { rows, first_row: before + 1, ends: Ends::After(before), unreadable: None }
+        RowBatch { rows, ends: Ends::After(before), unreadable: None }
     }
 
     /// Where the file is read on behind the first `rows`; at least one.
@@ -76,9 +74,13 @@ impl RowBatch {
         }
     }
 
-    /// The rows from `start` on, up to `end`.
+    /// The rows from `start` on, up to `end`, and the number of the first in the file, from one; at least one.
     pub(super) fn slice(&self, start: usize, end: usize) -> (RecordBatch, u64) {
-        (self.rows.slice(start, end - start), self.first_row + start as u64)
+        let first_row = match &self.ends {
+            Ends::After(before) => before + start as u64 + 1,
+            Ends::Each(ends) => ends[start],
+        };
+        (self.rows.slice(start, end - start), first_row)
     }
 }
 
@@ -99,19 +101,19 @@ impl Rows {
         if Form::from_name(path).is_some() && !config.plain {
             return Rows::table(path, &config.columns, position);
         }
-        if config.columns != Columns::default() {
-            return Err(TablesError::LinesHaveFields { path: path.to_owned() });
-        }
         Rows::lines(Lines::open(path, config.max_line)?, config, position)
     }
 
     /// Reads lines.
     ///
     /// # Errors
-    /// If they end before the position.
+    /// If columns are named, which lines do not have, or they end before the position.
     pub fn lines(lines: Lines, config: &RowsConfig, position: u64) -> Result<Rows, TablesError> {
-        let mut lines = if config.plain { lines.keeping_blank() } else { lines };
         let path = lines.path().to_owned();
+        if config.columns != Columns::default() {
+            return Err(TablesError::LinesHaveFields { path });
+        }
+        let mut lines = if config.plain { lines.keeping_blank() } else { lines };
         let mut at = 0;
         while at < position {
             match lines.next_line() {
@@ -224,8 +226,7 @@ fn gather(lines: &mut Lines, plain: bool, keep_going: bool) -> Result<RowBatch, 
         if plain { vec![text] } else { vec![Arc::new(ids.finish()), Arc::new(titles.finish()), text] };
     let rows = RecordBatch::try_new(Arc::new(line_schema(plain)), columns)
         .expect("as many of each as there are lines");
-    let first_row = ends.first().copied().unwrap_or(1);
-    Ok(RowBatch { rows, first_row, ends: Ends::Each(ends), unreadable })
+    Ok(RowBatch { rows, ends: Ends::Each(ends), unreadable })
 }
 
 /// The next document and the number of its line; none at the end.
