@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::keys::{KeyConfig, Keys};
-use crate::store::{Address, Parts, Secret};
+use crate::store::{Address, LabelSearch, Parts, Secret};
 
 /// Settings of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,6 +57,8 @@ pub struct ServerConfig {
     pub labels_ca: Option<PathBuf>,
     /// Whether what is missing in the database is made: tables, and the labels of the model.
     pub labels_create: bool,
+    /// Where labels are searched: by the server (memory), by the database, or as memory allows (auto).
+    pub labels_search: LabelSearch,
     /// How many seconds the database may take to answer.
     pub labels_timeout: f64,
 }
@@ -85,6 +87,7 @@ impl Default for ServerConfig {
             labels_password_file: None,
             labels_ca: None,
             labels_create: false,
+            labels_search: LabelSearch::Auto,
             labels_timeout: 5.0,
         }
     }
@@ -192,7 +195,8 @@ impl TryFrom<ServerConfig> for Server {
         let labels = config.labels.map(|url| {
             let (password, password_file) = (config.labels_password, config.labels_password_file);
             let (authorities, create) = (config.labels_ca, config.labels_create);
-            Address::new(Parts { url, password, password_file, authorities, create, patience })
+            let search = config.labels_search;
+            Address::new(Parts { url, password, password_file, authorities, create, search, patience })
                 .map_err(|problem| refused("labels", problem))
         });
         Ok(Server {

@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use polytag::data::Passage;
-use polytag::index::Allowed;
+use polytag::index::{Allowed, IndexError};
 use polytag::method::LiveModel;
 use polytag::predict::{Ask, PredictError};
 use tokio::sync::{Notify, oneshot};
@@ -369,13 +369,20 @@ fn answer(model: &LiveModel, jobs: Vec<Job>) -> usize {
             .into_iter()
             .partition(|(question, _): &(Question, _)| question.k == k && question.allowed == allowed);
         let (alike, answers): (Vec<Question>, Vec<_>) = alike.into_iter().unzip();
-        let together = if alike.len() > 1 { broken_or(|| tag(model, &alike)).ok() } else { None };
+        let together = (alike.len() > 1).then(|| broken_or(|| tag(model, &alike)));
         match together {
-            Some(labels) => answers.into_iter().zip(labels).for_each(|(answer, labels)| {
+            Some(Ok(labels)) => answers.into_iter().zip(labels).for_each(|(answer, labels)| {
                 answer.send(Ok(labels)).ok();
             }),
+            // It is not for the texts, and each would wait for the same.
+            Some(Err(DeskError::Model(PredictError::Index(IndexError::Away { problem, may_pass })))) => {
+                for answer in answers {
+                    let away = IndexError::Away { problem: problem.clone(), may_pass };
+                    answer.send(Err(PredictError::from(away).into())).ok();
+                }
+            }
             // Alone, so that a text that the model refuses harms nobody else.
-            None => alike.iter().zip(answers).for_each(|(question, answer)| {
+            _ => alike.iter().zip(answers).for_each(|(question, answer)| {
                 let labels = broken_or(|| tag(model, std::slice::from_ref(question)));
                 answer.send(labels.map(|mut labels| labels.pop().unwrap_or_default())).ok();
             }),

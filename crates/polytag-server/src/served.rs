@@ -256,6 +256,10 @@ impl Served {
     }
 
     fn draw_map(&self) -> Option<Vec<Spot>> {
+        if self.store.answers() {
+            // Vectors that do not fit in memory are not read for a picture.
+            return None;
+        }
         let folder = ModelFolder::open(&self.dir).ok()?;
         let space = folder.labels().ok()?;
         let (dim, rows) = folder.tensors("label_vectors.safetensors").ok()?.rows("label_vectors").ok()?;

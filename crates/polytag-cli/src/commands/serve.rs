@@ -36,6 +36,7 @@ Examples:
   polytag serve MODEL --task TASK --audit labels-audit.jsonl
   polytag serve MODEL --config serve.toml --set batch_tokens=16384
   polytag serve MODEL --labels postgres://tags@db1,db2/labels --create
+  polytag serve MODEL --labels postgres://tags@db1,db2/labels --create --label-search database
   curl -s localhost:8080/v1/models/MODEL/tag -H 'content-type: application/json' -d '{\"texts\": [\"trade in tea\"]}'
 
 Settings come from --config (TOML), then the environment (POLYTAG_SERVE_LISTEN and so on), then options. Other machines
@@ -69,6 +70,9 @@ pub(crate) struct Serve {
     /// Put the tables and the model's labels into that database, where they are not there yet
     #[arg(long)]
     create: bool,
+    /// Where labels in that database are searched: by this server (memory), by the database, or as memory allows (auto)
+    #[arg(long, value_name = "WHERE", value_parser = ["auto", "memory", "database"])]
+    label_search: Option<String>,
     /// Show training documents of this task beside labels
     #[arg(long, value_name = "TASK")]
     task: Option<PathBuf>,
@@ -141,6 +145,7 @@ impl Serve {
             ("tls_key", self.tls_key.as_ref().map(path)),
             ("labels", self.labels.clone().map(Value::from)),
             ("labels_create", self.create.then_some(Value::from(true))),
+            ("labels_search", self.label_search.clone().map(Value::from)),
         ];
         for (setting, value) in options {
             settings.extend(value.map(|value| (setting.to_owned(), value)));

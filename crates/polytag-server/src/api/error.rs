@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use polytag::Fault;
 use polytag::artifact::ArtifactError;
 use polytag::data::SpaceError;
+use polytag::index::IndexError;
 use polytag::predict::PredictError;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -178,6 +179,11 @@ impl ApiError {
         match self {
             ApiError::Desk(DeskError::Full { retry }) => Some(*retry),
             ApiError::Store(error) if error.may_pass() => Some(Duration::from_secs(1)),
+            ApiError::Desk(DeskError::Model(error)) | ApiError::Library(polytag::Error::Predict(error))
+                if is_away(error) =>
+            {
+                Some(Duration::from_secs(1))
+            }
             _ => None,
         }
     }
@@ -189,8 +195,20 @@ impl ApiError {
     }
 }
 
+/// Whether the vectors of labels are in a database that cannot be reached now.
+fn is_away(error: &PredictError) -> bool {
+    matches!(error, PredictError::Index(IndexError::Away { may_pass: true, .. }))
+}
+
 /// What a refusal of a model means.
 fn of_model(error: &PredictError) -> (StatusCode, &'static str, Option<&'static str>) {
+    if is_away(error) {
+        let remedy = "ask again when the database is back";
+        return (StatusCode::SERVICE_UNAVAILABLE, "store_away", Some(remedy));
+    }
+    if matches!(error, PredictError::Index(IndexError::Away { .. })) {
+        return (StatusCode::SERVICE_UNAVAILABLE, "store_unfit", Some("see to the database"));
+    }
     match error.fault() {
         Fault::User => (StatusCode::UNPROCESSABLE_ENTITY, "refused", None),
         Fault::Ours => (StatusCode::INTERNAL_SERVER_ERROR, "fault", None),

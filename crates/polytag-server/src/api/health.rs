@@ -17,26 +17,33 @@ pub(super) async fn alive() -> &'static str {
     "ok\n"
 }
 
-/// Whether the server takes requests; it does so without the database of labels too, and then a line tells that labels
-/// cannot be changed
+/// Whether the server takes requests; it does so without the database of labels too, unless that is where they are
+/// searched, and then a line tells that labels cannot be changed
 #[utoipa::path(get, path = "/readyz", tag = "health",
     responses((status = 200, body = String), (status = 503, body = String)))]
 pub(super) async fn ready(State(app): State<Arc<App>>) -> (StatusCode, String) {
     if app.draining.load(Ordering::Relaxed) {
         return (StatusCode::SERVICE_UNAVAILABLE, "closing\n".to_owned());
     }
-    let mut text = "ready\n".to_owned();
+    let (mut text, mut status) = ("ready\n".to_owned(), StatusCode::OK);
     for (name, served) in &app.models {
-        if let Some(Figures { revision, problem: Some(_), lasting, .. }) = served.store.figures() {
+        let problem = served.store.figures().filter(|figures| figures.problem.is_some());
+        if served.store.fails_to_answer() || (problem.is_some() && served.store.answers()) {
+            status = StatusCode::SERVICE_UNAVAILABLE;
+            let _ = writeln!(text, "labels of {name} cannot be searched, as their database cannot be used");
+        } else if let Some(Figures { revision, lasting, .. }) = problem {
             let seconds = lasting.as_secs();
             let _ = writeln!(
                 text,
                 "labels of {name} cannot be changed for {seconds} s, as their database cannot be used; answers know of \
-                 revision {revision}"
+                 changes up to {revision}"
             );
         }
     }
-    (StatusCode::OK, text)
+    if status != StatusCode::OK {
+        text = text.replacen("ready", "not ready", 1);
+    }
+    (status, text)
 }
 
 /// Counts, in the text format of Prometheus

@@ -42,6 +42,19 @@ impl Serialize for Secret {
     }
 }
 
+/// Where labels are searched that a database keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LabelSearch {
+    /// By this server, unless their vectors do not fit in half of the memory that is free.
+    #[default]
+    Auto,
+    /// By this server, which has the vectors of all labels.
+    Memory,
+    /// By the database.
+    Database,
+}
+
 /// A database of labels.
 #[derive(Clone)]
 pub(crate) struct Address {
@@ -50,6 +63,8 @@ pub(crate) struct Address {
     authorities: Option<PathBuf>,
     /// Whether what is missing is made.
     pub(crate) create: bool,
+    /// Where labels are searched.
+    pub(crate) search: LabelSearch,
     /// How long it may take to answer.
     pub(crate) patience: Duration,
 }
@@ -67,6 +82,7 @@ pub(crate) struct Parts {
     pub(crate) password_file: Option<PathBuf>,
     pub(crate) authorities: Option<PathBuf>,
     pub(crate) create: bool,
+    pub(crate) search: LabelSearch,
     pub(crate) patience: Duration,
 }
 
@@ -102,8 +118,8 @@ impl Address {
         if !url.contains("sslmode=") && config.get_hosts().iter().all(is_here) {
             config.ssl_mode(SslMode::Disable);
         }
-        let Parts { password_file, authorities, create, patience, .. } = parts;
-        Ok(Address { config, password_file, authorities, create, patience })
+        let Parts { password_file, authorities, create, search, patience, .. } = parts;
+        Ok(Address { config, password_file, authorities, create, search, patience })
     }
 
     /// Reads what lies in files.
@@ -155,6 +171,7 @@ mod tests {
             password_file: None,
             authorities: None,
             create: false,
+            search: LabelSearch::default(),
             patience: Duration::from_secs(5),
         })
     }

@@ -55,6 +55,14 @@ pub enum StoreError {
         /// The model.
         model: String,
     },
+    /// There is no graph to search labels by.
+    #[error(
+        "the database has no index to search the labels of {model:?} by; start one server with --create and --label-search database"
+    )]
+    NotIndexed {
+        /// The model.
+        model: String,
+    },
     /// The tables are of a later time.
     #[error(
         "the tables of labels are of version {found}, and this program reads up to {known}; update polytag"

@@ -18,6 +18,9 @@ use super::address::Address;
 use super::error::StoreError;
 use super::tls::Rustls;
 
+/// How long the database may take where all labels are written, or an index over them is made.
+pub(super) const CREATION: Duration = Duration::from_secs(24 * 3600);
+
 /// What each connection is told first. Waiting is bounded here and not there, as a wait for a synchronous replica that the
 /// database cuts short counts as success. A change is on the disk of the database, and of replicas that it waits for,
 /// before it is confirmed, whatever is usual there. Whoever is silent in the middle of a change must not hold up others.
@@ -95,11 +98,15 @@ pub(crate) struct Link {
     bell: Arc<Bell>,
     /// What is listened to.
     channel: Option<String>,
+    /// What each connection is told beside the usual.
+    greeting: String,
     client: Option<Client>,
     /// Whether the database warned of something on this connection.
     warned: Arc<AtomicBool>,
     /// How often a connection was made.
     pub(super) made: u64,
+    /// Whether others wait for what was begun on it.
+    pub(super) holds: bool,
 }
 
 impl Link {
@@ -111,10 +118,17 @@ impl Link {
             patience: address.patience,
             bell,
             channel: None,
+            greeting: String::new(),
             client: None,
             warned: Arc::default(),
             made: 0,
+            holds: false,
         })
+    }
+
+    /// Says this on every connection that is made from now on.
+    pub(super) fn greet(&mut self, greeting: String) {
+        self.greeting = greeting;
     }
 
     /// Listens to `channel` from now on, on every connection.
@@ -128,7 +142,8 @@ impl Link {
         &mut self,
         work: impl AsyncFnOnce(&Client) -> Result<T, E>,
     ) -> Result<T, StoreError> {
-        if self.client.as_ref().is_none_or(Client::is_closed) {
+        // What still holds others up was left by somebody who broke down; closing the connection undoes it.
+        if std::mem::take(&mut self.holds) || self.client.as_ref().is_none_or(Client::is_closed) {
             self.client = None;
             self.client = Some(self.connect().await?);
             self.made += 1;
@@ -150,12 +165,14 @@ impl Link {
         };
         if done.is_err() {
             self.client = None;
+            self.holds = false;
         }
         done
     }
 
     /// Commits what was begun. An error that says so leaves open whether it was done.
     pub(super) async fn commit(&mut self) -> Result<(), StoreError> {
+        self.holds = false;
         self.warned.store(false, Ordering::SeqCst);
         let done = self.go_on(async |client| client.batch_execute("COMMIT").await).await;
         done.map_err(|error| StoreError::Unsure { problem: error.to_string() })?;
@@ -171,6 +188,7 @@ impl Link {
 
     /// Undoes what was begun.
     pub(super) async fn roll_back(&mut self) {
+        self.holds = false;
         // Where that fails, the connection is closed, which undoes it too.
         let _ = self.go_on(async |client| client.batch_execute("ROLLBACK").await).await;
     }
@@ -207,7 +225,7 @@ impl Link {
             // It is gone: somebody should look.
             bell.ring();
         });
-        client.batch_execute(GREETING).await?;
+        client.batch_execute(&format!("{GREETING}; {}", self.greeting)).await?;
         if let Some(channel) = &self.channel {
             client.batch_execute(&format!("LISTEN {channel}")).await?;
         }
@@ -230,6 +248,8 @@ fn ways(config: &Config) -> Vec<Config> {
         config.get_password().map(|password| way.password(password));
         config.get_dbname().map(|name| way.dbname(name));
         config.get_options().map(|options| way.options(options));
+        config.get_hostaddrs().get(at).map(|address| way.hostaddr(*address));
+        way.channel_binding(config.get_channel_binding());
         config.get_application_name().map(|name| way.application_name(name));
         config.get_connect_timeout().map(|limit| way.connect_timeout(*limit));
         config.get_tcp_user_timeout().map(|limit| way.tcp_user_timeout(*limit));

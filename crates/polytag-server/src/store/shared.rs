@@ -22,9 +22,11 @@ use tokio::time::timeout;
 use super::address::Address;
 use super::error::StoreError;
 use super::health::{Figures, Health, Turn};
-use super::link::{Bell, Engine, Link};
+use super::link::{Bell, CREATION, Engine, Link};
 use super::rows::{self, Row};
+use super::search::Searchers;
 use super::tables::{self, Entry, Head, News};
+use super::{Place, choice};
 use crate::api::ApiError;
 use crate::journal::{Event, Journal};
 use crate::live::{Live, View};
@@ -35,19 +37,8 @@ const POLL: Duration = Duration::from_millis(1000);
 /// So soon after a failure, it is not tried again for each request.
 const MOMENT: Duration = Duration::from_millis(500);
 
-/// How long labels may take to be written when they are put there first.
-const CREATION: Duration = Duration::from_secs(24 * 3600);
-
 /// How long it may take to read what others changed, from a database that answers.
 const READING: Duration = Duration::from_secs(600);
-
-/// What a store is opened for.
-pub(crate) struct Place<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) dir: &'a Path,
-    pub(crate) live: &'a Arc<Live>,
-    pub(crate) journal: &'a Arc<Journal>,
-}
 
 /// The labels of a model in a database.
 pub(crate) struct Shared {
@@ -61,6 +52,8 @@ pub(crate) struct Shared {
     number: i32,
     dim: Option<usize>,
     key: String,
+    /// What searches labels in the database, if that is where they are searched.
+    searchers: Option<Arc<Searchers>>,
     /// Whoever has it may speak to the database.
     desk: Mutex<Desk>,
 }
@@ -79,7 +72,7 @@ impl Shared {
         address: &Address,
         place: Place<'_>,
     ) -> Result<Arc<Shared>, StoreError> {
-        let Place { name, dir, live, journal } = place;
+        let Place { name, dir, live, .. } = place;
         let bell = Arc::new(Bell::default());
         let mut link = Link::new(address, Arc::clone(&bell))?;
         let own = Own::of(dir, live)?;
@@ -97,6 +90,8 @@ impl Shared {
         };
         own.check(name, dir, &entry)?;
         engine.wait(link.listen(tables::channel(entry.number)))?;
+        let searchers = choice::searchers((engine, address), &mut link, &place, (entry.number, own.dim))?;
+        let Place { live, journal, .. } = place;
         let shared = Arc::new(Shared {
             engine: Arc::clone(engine),
             name: name.to_owned(),
@@ -108,6 +103,7 @@ impl Shared {
             number: entry.number,
             dim: own.dim,
             key: own.key.clone(),
+            searchers,
             desk: Mutex::new(Desk { link, known: Head::start(&own.key) }),
         });
         let mut desk = shared.turn()?;
@@ -126,6 +122,16 @@ impl Shared {
     /// Waits for nobody any more.
     pub(crate) fn close(&self) {
         self.bell.end();
+    }
+
+    /// Whether labels are searched in the database.
+    pub(crate) fn answers(&self) -> bool {
+        self.searchers.is_some()
+    }
+
+    /// Whether a search there failed lately.
+    pub(crate) fn fails_to_answer(&self) -> bool {
+        self.searchers.as_ref().is_some_and(|searchers| searchers.fails())
     }
 
     pub(crate) fn figures(&self) -> Figures {
@@ -230,7 +236,9 @@ impl Shared {
         let (number, limit) = (self.number, (self.patience * 4 / 5).as_millis());
         let held =
             self.engine.wait(desk.link.begin(async |client| tables::lock(client, number, limit).await));
-        self.failing(desk, held).map(drop)
+        self.failing(desk, held)?;
+        desk.link.holds = true;
+        Ok(())
     }
 
     /// Takes in what others changed before they were kept from it; whether there was something.
@@ -280,6 +288,9 @@ impl Shared {
                 }))?,
             };
             let mut fitted = self.live.read().fitted()?;
+            if let Some(searchers) = &self.searchers {
+                fitted.search_elsewhere(Box::new(searchers.index()?)).map_err(polytag::Error::from)?;
+            }
             let (changes, vectors) = rows::difference(fitted.label_space(), &rows, self.dim)?;
             fitted.apply_prepared(&changes, &vectors).map_err(polytag::Error::from)?;
             let mut model = self.live.write();
@@ -344,7 +355,8 @@ impl Shared {
         }
         match (self.health.note(done.as_ref().map(drop)), &done) {
             (Turn::Lost, Err(problem)) => {
-                self.fault(&format!("{problem}; answers go on, labels cannot be changed"));
+                let answers = if self.answers() { "there are no answers" } else { "answers go on" };
+                self.fault(&format!("{problem}; {answers}, labels cannot be changed"));
             }
             (Turn::Back, _) => {
                 self.journal.write(Event::Store { model: &self.name, state: "the database is back" });
@@ -478,11 +490,10 @@ async fn fill(
         return Err(StoreError::Unfit { problem });
     }
     let rows = labels.map(|label| {
-        let row = match touched.contains(&label) {
-            true => Row::of(&space, label, &vectors),
-            false => Row::of(&space, label, &predictor.label_vectors(&[label])),
-        };
-        (row, touched.contains(&label))
+        let is_touched = touched.contains(&label);
+        let fitted = (!is_touched).then(|| predictor.label_vectors(&[label])).transpose();
+        let fitted = fitted.map_err(polytag::Error::from)?;
+        Ok((Row::of(&space, label, fitted.as_ref().unwrap_or(&vectors)), is_touched))
     });
     entry.number = tables::enter(client, name, &entry, &own.changes, rows).await?;
     Ok(entry)

@@ -91,7 +91,7 @@ pub(super) async fn find(client: &Client, name: &str) -> Result<Option<Entry>, S
 
 /// Makes the tables, where they are not there. Others who do the same wait until the transaction ends.
 pub(super) async fn make(client: &Client) -> Result<(), StoreError> {
-    client.execute("SELECT pg_advisory_xact_lock($1)", &[&MAKING]).await?;
+    alone(client).await?;
     let extension = client.query_opt("SELECT 1 FROM pg_extension WHERE extname = 'vector'", &[]).await?;
     if extension.is_none() {
         client.batch_execute("CREATE EXTENSION vector").await?;
@@ -103,13 +103,19 @@ pub(super) async fn make(client: &Client) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Waits until nobody else makes anything, and keeps others from it until the transaction ends.
+pub(super) async fn alone(client: &Client) -> Result<(), StoreError> {
+    client.execute("SELECT pg_advisory_xact_lock($1)", &[&MAKING]).await?;
+    Ok(())
+}
+
 /// Enters a model with all its labels; `touched` tells which of them `changes` made what they are.
 pub(super) async fn enter(
     client: &Client,
     name: &str,
     entry: &Entry,
     changes: &[LabelChange],
-    rows: impl Iterator<Item = (Row, bool)>,
+    rows: impl Iterator<Item = Result<(Row, bool), StoreError>>,
 ) -> Result<i32, StoreError> {
     let start = Head::start(&entry.key);
     let json = serde_json::to_string(changes).expect("strings always make JSON");
@@ -143,7 +149,7 @@ async fn copy(
     client: &Client,
     number: i32,
     revision: i64,
-    rows: impl Iterator<Item = (Row, bool)>,
+    rows: impl Iterator<Item = Result<(Row, bool), StoreError>>,
 ) -> Result<(), StoreError> {
     let statement = client.prepare("SELECT NULL::vector").await?;
     let vector = statement.columns().first().map_or(Type::UNKNOWN, |column| column.type_().clone());
@@ -164,7 +170,8 @@ async fn copy(
     ];
     let writer = BinaryCopyInWriter::new(sink, &kinds);
     futures_util::pin_mut!(writer);
-    for (row, touched) in rows {
+    for row in rows {
+        let (row, touched) = row?;
         let revision = if touched { revision } else { 0 };
         writer.as_mut().write(&values(&row, &number, &revision)).await?;
     }

@@ -14,16 +14,25 @@ use tempfile::TempDir;
 use crate::database::{Installed, Line, Proxy, private_line, shared, skip};
 use crate::lab::{Answer, Lab, added, fit, fit_method};
 
-const LABELS: &str = "/v1/models/tags/labels";
+pub(crate) const LABELS: &str = "/v1/models/tags/labels";
 
 /// A folder with a small model.
-fn model() -> Arc<TempDir> {
+pub(crate) fn model() -> Arc<TempDir> {
     let folder = tempfile::tempdir().unwrap();
     fit(&folder.path().join("tags"));
     Arc::new(folder)
 }
 
-fn config(url: &str, create: bool) -> ServerConfig {
+/// A folder with a small model that compares vectors.
+pub(crate) fn encoding_model() -> Arc<TempDir> {
+    let encoder =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../polytag-nn/testdata/encoders/bert");
+    let folder = tempfile::tempdir().unwrap();
+    fit_method(&folder.path().join("tags"), "frozen", &json!({"encoder": encoder.canonicalize().unwrap()}));
+    Arc::new(folder)
+}
+
+pub(crate) fn config(url: &str, create: bool) -> ServerConfig {
     ServerConfig {
         labels: Some(Secret::new(url)),
         labels_password: Some(Secret::new("only-here")),
@@ -33,22 +42,22 @@ fn config(url: &str, create: bool) -> ServerConfig {
     }
 }
 
-fn open(folder: &Arc<TempDir>, url: &str) -> Lab {
+pub(crate) fn open(folder: &Arc<TempDir>, url: &str) -> Lab {
     Lab::open(Arc::clone(folder), config(url, true))
 }
 
-fn refused(folder: &Arc<TempDir>, config: ServerConfig) -> String {
+pub(crate) fn refused(folder: &Arc<TempDir>, config: ServerConfig) -> String {
     let error = Lab::try_open(Arc::clone(folder), config).err().expect("it must not open").to_string();
     assert!(!error.contains("only-here"), "{error}");
     error
 }
 
-async fn add(lab: &Lab, id: &str) -> Answer {
+pub(crate) async fn add(lab: &Lab, id: &str) -> Answer {
     lab.post(LABELS, &json!({"id": id, "name": format!("name of {id}")})).await
 }
 
 /// Waits until something holds, and how long that took.
-async fn until(limit: Duration, mut holds: impl AsyncFnMut() -> bool) -> Duration {
+pub(crate) async fn until(limit: Duration, mut holds: impl AsyncFnMut() -> bool) -> Duration {
     let begun = Instant::now();
     while !holds().await {
         assert!(begun.elapsed() < limit, "it does not hold after {limit:?}");
@@ -57,7 +66,7 @@ async fn until(limit: Duration, mut holds: impl AsyncFnMut() -> bool) -> Duratio
     begun.elapsed()
 }
 
-async fn has(lab: &Lab, id: &str) -> bool {
+pub(crate) async fn has(lab: &Lab, id: &str) -> bool {
     lab.get(&format!("{LABELS}/{id}")).await.status == StatusCode::OK
 }
 
@@ -66,13 +75,13 @@ async fn ids(lab: &Lab) -> BTreeSet<String> {
     found["labels"].as_array().unwrap().iter().map(|label| label["id"].as_str().unwrap().to_owned()).collect()
 }
 
-async fn best(lab: &Lab, text: &str) -> String {
+pub(crate) async fn best(lab: &Lab, text: &str) -> String {
     let answer = lab.post("/v1/models/tags/tag", &json!({"texts": [text], "k": 1})).await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
     answer.json()["results"][0]["labels"][0]["id"].as_str().unwrap_or("nothing").to_owned()
 }
 
-async fn figure(lab: &Lab, name: &str) -> f64 {
+pub(crate) async fn figure(lab: &Lab, name: &str) -> f64 {
     let text = lab.get("/metrics").await.text;
     let line = text.lines().find(|line| line.starts_with(&format!("polytag_{name}{{"))).unwrap_or(&text);
     line.rsplit(' ').next().unwrap().parse().unwrap()
@@ -80,8 +89,8 @@ async fn figure(lab: &Lab, name: &str) -> f64 {
 
 const SECOND: Duration = Duration::from_secs(1);
 /// How long the database may take where it is kept from answering.
-const TIMEOUT: Duration = Duration::from_secs(2);
-const LONG: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn what_one_server_changes_all_have_within_a_second() {
@@ -177,10 +186,12 @@ async fn labels_of_the_folder_are_where_the_database_begins() {
     assert!(own.err().unwrap().to_string().contains("another program"));
     drop(lab);
     assert!(has(&Lab::open(Arc::clone(&folder), config(&url, false)), "later").await);
-    // A folder that went its own way since is not left out silently.
-    let mut live = polytag::method::LiveModel::open(&dir, &polytag_nn::device::Device::cpu()).unwrap();
-    live.change(&[added("own")]).unwrap();
-    drop(live);
+    // A folder that went its own way since is not left out silently. Whoever followed the database lets go of it soon.
+    until(LONG, async || {
+        let live = polytag::method::LiveModel::open(&dir, &polytag_nn::device::Device::cpu());
+        live.map(|mut live| live.change(&[added("own")]).unwrap()).is_ok()
+    })
+    .await;
     let told = refused(&folder, config(&url, true));
     assert!(told.contains("3 changes of labels of its own") && told.contains("labels.log"), "{told}");
 }
@@ -334,10 +345,7 @@ async fn while_the_database_is_away_answers_go_on_and_changes_are_refused() {
 async fn vectors_are_made_once_and_wrong_ones_are_told() {
     let Some(database) = shared() else { return };
     let url = database.database("vectors");
-    let encoder =
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../polytag-nn/testdata/encoders/bert");
-    let folder = Arc::new(tempfile::tempdir().unwrap());
-    fit_method(&folder.path().join("tags"), "frozen", &json!({"encoder": encoder.canonicalize().unwrap()}));
+    let folder = encoding_model();
     let (a, b) = (open(&folder, &url), open(&folder, &url));
     let missing = "SELECT count(*) FROM polytag.labels WHERE embedding IS NULL AND NOT removed";
     assert_eq!(database.sql("vectors", missing), "0");
