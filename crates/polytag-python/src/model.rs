@@ -1,7 +1,7 @@
 //! A model folder, loaded: what `polytag.Model` rests on.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use polytag::artifact::{Manifest, ModelFolder};
 use polytag::data::{LabelChange, LabelSpace, Passage, ReadOptions, Task};
@@ -35,6 +35,8 @@ pub(crate) struct Model {
     threads: usize,
     manifest: Manifest,
     predictor: RwLock<Arc<dyn Predictor>>,
+    /// Whoever has it changes labels: the last change on the disk is the last one here.
+    changing: Mutex<()>,
 }
 
 /// Which folder is loaded, and where it works.
@@ -91,8 +93,17 @@ struct EvaluateAsk {
 impl Model {
     /// A model that was just fitted.
     pub(crate) fn fitted(path: PathBuf, device: Device, threads: usize, fitted: method::Fitted) -> Model {
-        let predictor = RwLock::new(Arc::from(fitted.predictor));
-        Model { path, device, threads, manifest: fitted.manifest, predictor }
+        Model::new((path, device), threads, fitted.manifest, fitted.predictor)
+    }
+
+    fn new(
+        (path, device): (PathBuf, Device),
+        threads: usize,
+        manifest: Manifest,
+        predictor: Box<dyn Predictor>,
+    ) -> Model {
+        let (predictor, changing) = (RwLock::new(Arc::from(predictor)), Mutex::default());
+        Model { path, device, threads, manifest, predictor, changing }
     }
 
     fn predictor(&self) -> Arc<dyn Predictor> {
@@ -112,8 +123,7 @@ impl Model {
             let device = place.for_model(&path)?;
             let manifest = ModelFolder::open(&path).map_err(errors::library)?.manifest().clone();
             let predictor = method::load(&path, &device).map_err(errors::library)?;
-            let predictor = RwLock::new(Arc::from(predictor));
-            Ok(Model { path, device, threads, manifest, predictor })
+            Ok(Model::new((path, device), threads, manifest, predictor))
         })
     }
 
@@ -222,9 +232,12 @@ impl Model {
     fn change_labels(&self, py: Python<'_>, changes: &str) -> PyResult<()> {
         let changes: Vec<LabelChange> = serde_json::from_str(changes)
             .map_err(|error| errors::wrong_type(format!("a label is not as it should be: {error}")))?;
-        work::short(py, self.threads, || {
-            let changed =
-                method::change_labels(&self.path, &changes, &self.device).map_err(errors::library)?;
+        py.detach(|| {
+            // Waited for beside the pool, whose threads take up other work while they wait for a part of theirs.
+            let _turn = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+            let change =
+                || method::change_labels(&self.path, &changes, &self.device).map_err(errors::library);
+            let changed = work::unwatched(self.threads, change)?;
             *self.predictor.write().unwrap_or_else(PoisonError::into_inner) = Arc::from(changed);
             Ok(())
         })

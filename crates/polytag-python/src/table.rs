@@ -152,10 +152,10 @@ pub(crate) struct Tagged {
 impl Tagged {
     /// Tags all of a table.
     pub(crate) fn all(py: Python<'_>, threads: usize, mut tagging: Tagging) -> PyResult<Tagged> {
-        work::long(py, threads, None, move |watch| {
+        work::in_turns(py, threads, move |crew, watch| {
             let mut batches = Vec::new();
             while let Some(batch) = tagging.read()? {
-                batches.extend(tagging.tag(&batch, watch.stop)?);
+                batches.extend(crew.work(|| tagging.tag(&batch, watch.stop))?);
             }
             Ok(Tagged { schema: Arc::clone(tagging.schema()), batches, without_text: tagging.without_text })
         })
@@ -246,13 +246,13 @@ impl TaggedStream {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Tagged>> {
         let schema = Arc::clone(&self.schema);
-        work::long(py, self.threads, None, |watch| {
+        work::in_turns(py, self.threads, |crew, watch| {
             let mut guard = self.tagging.lock().unwrap_or_else(PoisonError::into_inner);
             // After a failure it has ended, as a generator has: rows are not passed over.
             let Some(mut tagging) = guard.take() else { return Ok(None) };
             let Some(batch) = tagging.read()? else { return Ok(None) };
             let before = tagging.without_text;
-            let batches = tagging.tag(&batch, watch.stop)?;
+            let batches = crew.work(|| tagging.tag(&batch, watch.stop))?;
             let without_text = tagging.without_text - before;
             *guard = Some(tagging);
             Ok(Some(Tagged { schema, batches, without_text }))

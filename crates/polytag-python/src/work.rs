@@ -83,6 +83,36 @@ pub(crate) fn long<T: Send>(
     work: impl FnOnce(&Watch<'_>) -> PyResult<T> + Send,
 ) -> PyResult<T> {
     let pool = pool(threads)?;
+    beside(py, listener, |watch| pool.install(|| work(watch)))
+}
+
+/// The same for work that takes turns with Python: what calls it runs on a thread beside the pool, which `Crew::work` asks, so
+/// that Python code that it waits for can ask the pool, too.
+pub(crate) fn in_turns<T: Send>(
+    py: Python<'_>,
+    threads: usize,
+    work: impl FnOnce(&Crew, &Watch<'_>) -> PyResult<T> + Send,
+) -> PyResult<T> {
+    let crew = Crew(pool(threads)?);
+    beside(py, None, |watch| work(&crew, watch))
+}
+
+/// The threads that work.
+pub(crate) struct Crew(Arc<ThreadPool>);
+
+impl Crew {
+    /// Has them do something, and waits for it.
+    pub(crate) fn work<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.0.install(work)
+    }
+}
+
+/// Has something done on a thread of its own, and listens meanwhile.
+fn beside<T: Send>(
+    py: Python<'_>,
+    listener: Option<&Bound<'_, PyAny>>,
+    work: impl FnOnce(&Watch<'_>) -> PyResult<T> + Send,
+) -> PyResult<T> {
     let stop = Stop::default();
     let (sender, receiver) = mpsc::channel();
     let receiver = Mutex::new(receiver);
@@ -91,7 +121,7 @@ pub(crate) fn long<T: Send>(
         let worker = scope.spawn(move || {
             let told = Told(sender);
             let progress: &dyn Progress = if listened { &told } else { &OnlyWarnings(&told) };
-            pool.install(|| work(&Watch { progress, stop: &asked }))
+            work(&Watch { progress, stop: &asked })
             // Its end is heard, for with it goes the sender, also when it panics.
         });
         let heard = listen(py, &receiver, listener, &stop);

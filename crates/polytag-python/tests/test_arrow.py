@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 import polytag
@@ -207,3 +209,26 @@ def test_streams_are_tagged_as_they_are_read(model, table, expected):
     bad = pyarrow.RecordBatchReader.from_batches(table.schema, batches_that_end_badly(table))
     with pytest.raises(Exception, match="the disk is gone"):
         pyarrow.table(model.tag_arrow(bad, stream=True))
+
+
+def test_a_source_may_ask_the_model_itself(model, table, expected):
+    one = polytag.load(model.path, threads=1)
+    texts = table.column("text").to_pylist() * 3  # More than are tagged at once.
+
+    def batches():
+        for batch in table.to_batches(max_chunksize=100):
+            assert len(one.tag(texts)) == 900 and len(one.tag_arrow(batch)) == 100
+            yield batch
+
+    answers = []
+
+    def tag():
+        for form in ("all", "stream"):
+            reader = pyarrow.RecordBatchReader.from_batches(table.schema, batches())
+            tagged = one.tag_arrow(reader) if form == "all" else one.tag_arrow(reader, stream=True)
+            answers.append([row for part in ([tagged] if form == "all" else tagged) for row in labels(part.to_pyarrow())])
+
+    worker = threading.Thread(target=tag, daemon=True)
+    worker.start()
+    worker.join(timeout=120)
+    assert answers == [as_dicts(expected)] * 2

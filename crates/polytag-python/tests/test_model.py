@@ -16,7 +16,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from conftest import SAMPLE
+from conftest import ROOT, SAMPLE
 
 import polytag
 
@@ -277,6 +277,25 @@ def test_labels_are_added_all_or_none(own_model, labels, words):
     with pytest.raises(polytag.InputError, match=words):
         own_model.add_labels(labels)
     assert len(own_model) == len(polytag.load(own_model.path)) == 617
+
+
+@pytest.mark.parametrize("method", ["lexical", "frozen"])
+def test_threads_add_labels_at_once(tmp_path, method):
+    # An encoder shares its work among threads, which take up other work while they wait.
+    encoder = str(ROOT / "crates/polytag-nn/testdata/encoders/bert") if method == "frozen" else None
+    model = polytag.fit(SAMPLE, method=method, encoder=encoder, out=tmp_path / "model", threads=2)
+
+    def add(number):
+        model.add_labels([{"id": f"new-{number}-{place}", "name": f"a new label {number} {place}"} for place in range(40)])
+
+    adding = [threading.Thread(target=add, args=(number,), daemon=True) for number in range(6)]
+    for thread in adding:
+        thread.start()
+    for thread in adding:
+        thread.join(timeout=120)
+    added = {f"new-{number}-{place}" for number in range(6) for place in range(40)}
+    here, kept = ({label.id for label in known.labels} for known in (model, polytag.load(model.path)))
+    assert added <= here and here == kept
 
 
 def test_labels_that_are_not_there_are_not_removed(own_model):
