@@ -124,10 +124,13 @@ impl DocumentRows {
         place: &Place,
     ) -> Result<(Split, DocumentRecord), DataError> {
         let wrong = |problem: &str, remedy: &str| malformed(place.clone(), problem, remedy);
-        let id = match (columns.id, cells.id.filter(|id| !id.is_empty())) {
+        let id = match (columns.id, cells.id) {
             (None, _) => number.to_string(),
-            (Some(_), Some(id)) => id.to_owned(),
-            (Some(_), None) => return Err(wrong("the id is null or blank", "give the row an id of its own")),
+            (Some(_), Some(id)) if !id.is_empty() => id.to_owned(),
+            (Some(_), blank) => {
+                let what = if blank.is_some() { "blank" } else { "null" };
+                return Err(wrong(&format!("the id is {what}"), "give the row an id of its own"));
+            }
         };
         let text = cells.text.ok_or_else(|| wrong("the text is null", "fill it in, or take the row out"))?;
         let split = match (columns.split, named) {
@@ -135,8 +138,7 @@ impl DocumentRows {
             (None, None) => self.shares.split_of(&id),
             (Some(_), _) => {
                 let remedy = "say train, dev or test";
-                let word = cells.split.filter(|word| !word.is_empty());
-                let word = word.ok_or_else(|| wrong("the split is null or blank", remedy))?;
+                let word = cells.split.ok_or_else(|| wrong("the split is null", remedy))?;
                 split_named(word).ok_or_else(|| wrong(&format!("no split is called {word:?}"), remedy))?
             }
         };
