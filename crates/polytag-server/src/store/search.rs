@@ -311,12 +311,7 @@ impl LabelIndex for DatabaseIndex {
         allowed: Option<&Allowed>,
     ) -> Result<Vec<Ranking>, IndexError> {
         let dim = self.dim();
-        if !queries.len().is_multiple_of(dim) {
-            return Err(IndexError::Queries { found: queries.len(), dim });
-        }
-        if let Some(at) = queries.iter().position(|value| !value.is_finite()) {
-            return Err(IndexError::Query { query: at / dim, place: at % dim, value: queries[at] });
-        }
+        self.check_queries(queries)?;
         let count = queries.len() / dim;
         let labels = match allowed {
             None => Cow::Borrowed(&self.labels),

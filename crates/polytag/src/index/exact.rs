@@ -154,19 +154,6 @@ impl Exact {
         Exact { integers, ..self }
     }
 
-    pub(super) fn check_queries(&self, queries: &[f32]) -> Result<(), IndexError> {
-        if !queries.len().is_multiple_of(self.vectors.dim()) {
-            return Err(IndexError::Queries { found: queries.len(), dim: self.vectors.dim() });
-        }
-        match queries.iter().position(|value| !value.is_finite()) {
-            None => Ok(()),
-            Some(at) => {
-                let (query, place) = (at / self.vectors.dim(), at % self.vectors.dim());
-                Err(IndexError::Query { query, place, value: queries[at] })
-            }
-        }
-    }
-
     /// Walks the labels once for a block of queries.
     ///
     /// The best of two parts of the labels are the best of the best of both, so it does not matter how

@@ -82,6 +82,18 @@ pub trait LabelIndex: Send + Sync {
     /// Whether the index takes this vector.
     fn check(&self, label: LabelId, vector: &[f32]) -> Result<(), IndexError>;
 
+    /// Whether these are queries, one after the other.
+    fn check_queries(&self, queries: &[f32]) -> Result<(), IndexError> {
+        let dim = self.dim();
+        if !queries.len().is_multiple_of(dim) {
+            return Err(IndexError::Queries { found: queries.len(), dim });
+        }
+        match queries.iter().position(|value| !value.is_finite()) {
+            None => Ok(()),
+            Some(at) => Err(IndexError::Query { query: at / dim, place: at % dim, value: queries[at] }),
+        }
+    }
+
     /// Gives a label its vector, in place of the one it had. After an error nothing has changed.
     fn set(&mut self, label: LabelId, vector: &[f32]) -> Result<(), IndexError>;
 
