@@ -13,6 +13,9 @@ import polytag
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLE = ROOT / "testdata" / "debtags-sample"
 
+# A cache that nobody has pulled an encoder into: what a test sees is not for the user's own cache to say.
+os.environ["POLYTAG_CACHE"] = str(ROOT / "target" / "tmp" / "cache")
+
 
 @pytest.fixture(scope="session")
 def documents() -> list[dict]:

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{Lab, Ran, TRAIN, signal, skipped, stderr_of, wait_for};
+use crate::support::{CACHE, Lab, Ran, TRAIN, signal, skipped, stderr_of, wait_for};
 
 /// How to get a file system of our own: by right, or in a user namespace.
 const NAMESPACES: [&[&str]; 2] = [&["unshare", "-m"], &["unshare", "-r", "-m"]];
@@ -22,6 +22,7 @@ fn on_a_small_disk(lab: &Lab, script: &str) -> Option<Ran> {
     for namespace in NAMESPACES {
         let mut command = Command::new(namespace[0]);
         command.args(&namespace[1..]).args(["sh", "-c", &script]).current_dir(lab.path(""));
+        command.env(CACHE.0, CACHE.1);
         match command.stdin(Stdio::null()).output() {
             Ok(output) if output.status.code() != Some(77) && !output.stderr.starts_with(b"unshare") => {
                 return Some(Ran::of(output));

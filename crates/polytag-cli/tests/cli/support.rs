@@ -28,6 +28,9 @@ pub(crate) const DEV: &str = r#"{"id":"4","text":"keeping bees and their honey",
 {"id":"5","text":"transport by rail","labels":["rail"]}
 "#;
 
+/// A cache that nobody has pulled an encoder into: what a test sees is not for the user's own cache to say.
+pub(crate) const CACHE: (&str, &str) = ("POLYTAG_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/cache"));
+
 /// The model of the small task, file by file.
 static MODEL: LazyLock<Vec<(String, Vec<u8>)>> = LazyLock::new(|| {
     let lab = Lab::with_task();
@@ -158,7 +161,7 @@ impl Lab {
     /// The program with these arguments, in this folder, its output caught.
     pub(crate) fn command<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_polytag"));
-        command.current_dir(self.dir.path()).args(arguments);
+        command.current_dir(self.dir.path()).args(arguments).env(CACHE.0, CACHE.1);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

@@ -41,7 +41,10 @@ impl Site {
         let dir = tempfile::tempdir().unwrap();
         let polytag = || {
             let mut command = Command::new(env!("CARGO_BIN_EXE_polytag"));
-            command.current_dir(dir.path());
+            // What the user has pulled does not show here.
+            command
+                .current_dir(dir.path())
+                .env("POLYTAG_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/cache"));
             command
         };
         let made = polytag().args(["demo", "--dir", "demo", "-q"]).output().unwrap();
