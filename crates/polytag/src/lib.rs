@@ -13,6 +13,7 @@
 pub mod ids; // DocId and LabelId: what is counted, and never confused
 pub mod ranking; // scored labels, finite and ordered
 pub mod progress; // how long work is watched and stopped
+mod algebra; // symmetric matrices: what stretches, and what undoes it
 
 pub mod storage; // bytes in and out: decompression, bounded lines, folders written whole
 pub mod columns; // tables of columns: Arrow batches, whatever types their columns have

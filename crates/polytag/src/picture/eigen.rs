@@ -7,6 +7,8 @@
 use polytag_nn::random::Key;
 use rayon::prelude::*;
 
+use crate::algebra::eigen;
+
 /// Vectors that are iterated together.
 const BLOCK: usize = 8;
 /// Most multiplications. Where they do not suffice, more than eight directions are about as good as each
@@ -37,7 +39,7 @@ pub(super) fn leading(matrix: &[f64], dimension: usize) -> Leading {
     for _ in 0..ROUNDS {
         orthonormalise(&mut basis);
         let mut image = product(matrix, &basis);
-        let (found, turn) = jacobi(inner_products(&basis, &image), BLOCK);
+        let (found, turn) = eigen(inner_products(&basis, &image), BLOCK);
         values.copy_from_slice(&found);
         rotate(&mut basis, &turn);
         rotate(&mut image, &turn);
@@ -122,84 +124,17 @@ fn signed(mut vector: Vec<f64>) -> Vec<f64> {
     vector
 }
 
-/// All eigenvalues of a small symmetric matrix, the largest first, and their vectors, a row each: by
-/// rotations that each make one number beside the diagonal zero.
-fn jacobi(mut matrix: Vec<f64>, n: usize) -> (Vec<f64>, Vec<f64>) {
-    let mut vectors = vec![0.0; n * n];
-    (0..n).for_each(|at| vectors[at * n + at] = 1.0);
-    let size: f64 = matrix.iter().map(|value| value * value).sum();
-    // Each sweep squares what is left beside the diagonal: ten are more than enough.
-    for _ in 0..50 {
-        let beside: f64 = (0..n * n).filter(|at| at / n != at % n).map(|at| matrix[at] * matrix[at]).sum();
-        if beside <= size * 1e-30 {
-            break;
-        }
-        for (p, q) in (0..n).flat_map(|p| (p + 1..n).map(move |q| (p, q))) {
-            let (diagonal_p, diagonal_q, between) = (matrix[p * n + p], matrix[q * n + q], matrix[p * n + q]);
-            if between == 0.0 {
-                continue;
-            }
-            let theta = (diagonal_q - diagonal_p) / (2.0 * between);
-            let tangent = theta.signum() / (theta.abs() + theta.hypot(1.0));
-            let cosine = tangent.hypot(1.0).recip();
-            let sine = tangent * cosine;
-            let turn = |a: f64, b: f64| (cosine * a - sine * b, sine * a + cosine * b);
-            for k in 0..n {
-                let (p, q) = (k * n + p, k * n + q);
-                (matrix[p], matrix[q]) = turn(matrix[p], matrix[q]);
-            }
-            for k in 0..n {
-                let (p, q) = (p * n + k, q * n + k);
-                (matrix[p], matrix[q]) = turn(matrix[p], matrix[q]);
-                (vectors[p], vectors[q]) = turn(vectors[p], vectors[q]);
-            }
-        }
-    }
-    let mut order: Vec<usize> = (0..n).collect();
-    order.sort_by(|&a, &b| matrix[b * n + b].total_cmp(&matrix[a * n + a]).then(a.cmp(&b)));
-    let values = order.iter().map(|&at| matrix[at * n + at]).collect();
-    (values, order.iter().flat_map(|&at| vectors[at * n..][..n].to_vec()).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// `A·Aᵀ` of an `n` by `n` matrix of random numbers whose columns shrink.
-    fn symmetric(n: usize, shrink: f64) -> Vec<f64> {
-        let key = Key::new(7);
-        let number = |row: usize, column: usize| {
-            (f64::from(key.uniform(row as u32, column as u32)) - 0.5) * shrink.powi(column as i32)
-        };
-        let cell = |at: usize| (0..n).map(|k| number(at / n, k) * number(at % n, k)).sum();
-        (0..n * n).map(cell).collect()
-    }
+    use crate::algebra::tests::symmetric;
 
     #[test]
-    fn jacobi_solves_a_matrix_by_hand() {
-        let (values, vectors) = jacobi(vec![2.0, 1.0, 1.0, 2.0], 2);
-        assert!((values[0] - 3.0).abs() < 1e-14 && (values[1] - 1.0).abs() < 1e-14, "{values:?}");
-        assert!((vectors[0] - vectors[1]).abs() < 1e-14 && (vectors[2] + vectors[3]).abs() < 1e-14);
-    }
-
-    #[test]
-    fn jacobi_finds_eigenvectors() {
-        let matrix = symmetric(12, 0.9);
-        let (values, vectors) = jacobi(matrix.clone(), 12);
-        for (value, vector) in values.iter().zip(vectors.chunks(12)) {
-            for (row, at) in matrix.chunks(12).zip(vector) {
-                let image: f64 = row.iter().zip(vector).map(|(a, b)| a * b).sum();
-                assert!((image - value * at).abs() < 1e-12 * values[0], "{image} {value} {at}");
-            }
-        }
-    }
-
-    #[test]
-    fn the_leading_pairs_are_those_of_jacobi() {
+    fn the_leading_pairs_are_those_of_eigen() {
         for n in [2, 3, 8, 9, 40] {
             let matrix = symmetric(n, 0.9);
             let found = leading(&matrix, n);
-            let (values, vectors) = jacobi(matrix, n);
+            let (values, vectors) = eigen(matrix, n);
             for at in 0..2 {
                 assert!(
                     (found.values[at] - values[at]).abs() < 1e-10 * values[0],

@@ -2,6 +2,8 @@
 
 use rayon::prelude::*;
 
+use crate::algebra::Triangle;
+
 /// Steps at most; a handful is enough.
 const STEPS: usize = 50;
 
@@ -122,29 +124,12 @@ impl Slope {
     }
 }
 
-/// The solution of a system of equations with a symmetric matrix, by Cholesky; none, if it is not positive.
+/// The solution of a system of equations with a symmetric matrix; none, if it is not positive.
 fn solved(matrix: &[f64], right: &[f64], width: usize) -> Option<Vec<f64>> {
-    let mut lower = vec![0.0; width * width];
-    for row in 0..width {
-        for column in 0..=row {
-            let known: f64 = (0..column).map(|at| lower[row * width + at] * lower[column * width + at]).sum();
-            let rest = matrix[row * width + column] - known;
-            lower[row * width + column] = match row == column {
-                true if rest > 0.0 => rest.sqrt(),
-                true => return None,
-                false => rest / lower[column * width + column],
-            };
-        }
-    }
+    let triangle = Triangle::of(matrix, width)?;
     let mut solution = right.to_vec();
-    for row in 0..width {
-        let known: f64 = (0..row).map(|at| lower[row * width + at] * solution[at]).sum();
-        solution[row] = (solution[row] - known) / lower[row * width + row];
-    }
-    for row in (0..width).rev() {
-        let known: f64 = (row + 1..width).map(|at| lower[at * width + row] * solution[at]).sum();
-        solution[row] = (solution[row] - known) / lower[row * width + row];
-    }
+    triangle.undo(&mut solution);
+    triangle.undo_transposed(&mut solution);
     Some(solution)
 }
 
