@@ -16,6 +16,7 @@ mod softmax; // positives share the mass of all labels
 mod decoupled_softmax; // each positive against the negatives
 mod contrastive; // rows against rows
 mod mean_squared_error; // the distance of two matrices
+mod wanted_products; // pairs of rows, each with what its product should be
 mod bernoulli_kl; // how differently two experts judge the labels
 
 pub use bernoulli_kl::bernoulli_kl;
@@ -26,6 +27,7 @@ pub use mean_squared_error::mean_squared_error;
 pub use positives::Positives;
 pub use scores::{Number, Scores};
 pub use softmax::softmax;
+pub use wanted_products::wanted_products;
 
 #[cfg(test)]
 mod testing; // the formulas in f64, word for word
