@@ -165,6 +165,24 @@ fn a_few_pairs_teach_what_titles_do_not() {
         json!({"stage_one_epochs": 4, "stage_two_epochs": 1, "few_shot_epochs": 60, "few_shot_rate": 1.0});
     let (with, _) = tried.fit("maclr-few-shot", &more).unwrap();
     assert!(right(&with) > 0.9 && right(&without) < 0.7, "{} {}", right(&with), right(&without));
+    // One by one, each beside a label that was drawn; the same again with the same seed.
+    let mut single = more.clone();
+    single["few_shot_loss"] = json!("cosine");
+    single["few_shot_epochs"] = json!(120);
+    let (with, _) = tried.fit("maclr-few-shot", &single).unwrap();
+    assert!(right(&with) > 0.9, "{}", right(&with));
+    let weights = |model: &Path| fs::read(model.join("encoder/model.safetensors")).unwrap();
+    let first = weights(&with);
+    let (again, _) = tried.fit("maclr-few-shot", &single).unwrap();
+    assert!(weights(&again) == first);
+    // Where documents have every label there is, none is left to draw.
+    let all = |i: usize| {
+        let mut document = document(i, true);
+        document["labels"] = TOPICS.iter().map(|(name, _)| *name).collect();
+        document
+    };
+    tried.write("train.jsonl", &lines((0..20).map(all)));
+    tried.fit("few-shot", &json!({"few_shot_loss": "cosine", "max_steps": 2})).unwrap();
 }
 
 #[test]
@@ -422,4 +440,49 @@ fn a_document_that_is_a_label_is_not_its_own() {
     // The model knows it, too.
     let measured = tried.report(&tried.dir.path().join("maclr"), Split::Dev).value("P@1").unwrap();
     assert!((measured - apart).abs() < 1e-9, "{measured} {apart}");
+}
+
+#[test]
+fn a_document_that_is_a_label_has_its_names_among_its_words() {
+    let tried = Tried::new();
+    // Documents and labels 0 to 11: the first six each name another label in their aliases, and nowhere else.
+    let labels = (0..12).map(|i| {
+        let alias = if i < 6 { format!("zone{}-kind", i + 6) } else { format!("zone{i}") };
+        json!({"id": i.to_string(), "name": format!("thing {i}"), "aliases": [alias]})
+    });
+    tried.write("labels.jsonl", &lines(labels));
+    let bare = |i| {
+        let mut document = document(i, true);
+        document.as_object_mut().unwrap().remove("labels");
+        document
+    };
+    tried.write("train.jsonl", &lines((0..12).map(bare)));
+    fs::remove_file(tried.task.join("dev.jsonl")).unwrap();
+    let fit = |name: &str, own_names: bool, item_to_item: bool| {
+        let more = json!({"max_steps": 1, "words": 0.5, "label_prior": 0.05, "item_to_item": item_to_item, "own_names": own_names});
+        let (fitted, _) = tried.fit("maclr", &more).unwrap();
+        let model = tried.dir.path().join(name);
+        fs::rename(fitted, &model).unwrap();
+        read(&model)
+    };
+    let [named, unnamed, apart] = [("named", true, true), ("unnamed", false, true), ("apart", true, false)]
+        .map(|(name, own, item)| fit(name, own, item));
+    let passage = |id| Passage { id, title: Some("the river"), text: "p the q" };
+    let label = named.label_space().find("6").unwrap();
+    let score = |model: &dyn polytag::predict::Predictor, id| {
+        let ask = Ask { k: 1, allowed: Some(&[label].into_iter().collect()) };
+        model.predict(&[passage(id)], &ask).unwrap()[0].entries()[0].score
+    };
+    // Label 6 shares no word with the text. It gains by being guessed for documents by their names, and by the names of the one asked about.
+    let stranger = score(named.as_ref(), None);
+    let gained = stranger - score(unnamed.as_ref(), None);
+    assert!(gained > 0.01, "{gained}");
+    assert!(score(named.as_ref(), Some("0")) > stranger + 0.1);
+    for model in [&unnamed, &apart] {
+        assert_eq!(score(model.as_ref(), Some("0")).to_bits(), score(model.as_ref(), None).to_bits());
+    }
+    let explanation = named.explain(passage(Some("0")), label).unwrap();
+    let weights: f32 = explanation.reasons.iter().map(|reason| reason.weight).sum();
+    let whole = score(named.as_ref(), Some("0"));
+    assert!((explanation.score - whole).abs() < 1e-4 && (weights - whole).abs() < 1e-4, "{explanation:?}");
 }

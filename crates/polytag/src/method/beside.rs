@@ -1,6 +1,9 @@
 //! What a model of vectors has beside them: the words that a document and a label share, as `lexical` weighs them, and
 //! what a label gains for being guessed often. Both come from texts alone, so that no labelled pair is needed.
 //!
+//! Where documents are labels themselves, a document's words may include the names of the label that it is. Its text
+//! often has no need to say them, and they tell what it belongs to.
+//!
 //! Where vectors are trained on texts, labels compete for documents one against one, and it is forgotten that some
 //! labels fit far more documents than others. How often `lexical` guesses a label says it again, roughly.
 //!
@@ -29,13 +32,20 @@ pub(super) struct Words {
     model: LexicalModel,
     /// How much of `lexical`'s score counts beside a cosine.
     weight: f32,
+    /// Whether a document that is a label has the label's names among its words.
+    own_names: bool,
     /// How many labels more than are wanted each side is asked for.
     deep: usize,
 }
 
 impl Words {
     pub(super) fn new(model: LexicalModel, weight: f32) -> Words {
-        Words { model, weight, deep: DEEP }
+        Words { model, weight, own_names: false, deep: DEEP }
+    }
+
+    /// The same, where documents that are labels have the labels' names among their words, or not.
+    pub(super) fn with_own_names(self, own_names: bool) -> Words {
+        Words { own_names, ..self }
     }
 
     /// Reads what [`save`](Words::save) wrote.
@@ -70,6 +80,8 @@ impl Words {
     ) -> Result<Vec<Ranking>, PredictError> {
         let deep = Ask { k: ask.k.saturating_add(self.deep), allowed: ask.allowed };
         let near = index.search(vectors, deep.k, deep.allowed)?;
+        let titles = self.titles(passages);
+        let passages = &named(passages, &titles)[..];
         let worded = self.model.predict(passages, &deep)?;
         let found = near.into_par_iter().zip(worded);
         let queries = passages.par_iter().zip(vectors.par_chunks_exact(index.dim()));
@@ -77,6 +89,12 @@ impl Words {
             .zip(found)
             .map(|((&passage, vector), found)| self.mix((passage, vector), index, found, (ask.k, deep.k)))
             .collect()
+    }
+
+    /// The titles that passages are read with, where they are not their own.
+    fn titles(&self, passages: &[Passage<'_>]) -> Vec<Option<String>> {
+        let space = self.model.label_space();
+        passages.iter().map(|passage| self.own_names.then(|| own_title(passage, space)).flatten()).collect()
     }
 
     fn mix(
@@ -118,7 +136,8 @@ impl Words {
         label: LabelId,
         reasons: &mut Vec<Reason>,
     ) -> Result<Explanation, PredictError> {
-        let shared = self.model.explain(passage, label)?;
+        let titles = self.titles(&[passage]);
+        let shared = self.model.explain(named(&[passage], &titles)[0], label)?;
         for reason in &shared.reasons {
             let weight = self.weight * reason.weight;
             let same = |known: &&mut Reason| (&known.words, known.field) == (&reason.words, reason.field);
@@ -129,6 +148,25 @@ impl Words {
         }
         Ok(Explanation { score: self.weight * shared.score, ..shared })
     }
+}
+
+/// The title of a passage with the names of the label that it is, if it is one; none where they say nothing new.
+pub(super) fn own_title(passage: &Passage<'_>, space: &LabelSpace) -> Option<String> {
+    let label = space.label(passage.id.and_then(|id| space.find(id))?);
+    let names = [&label.name].into_iter().chain(&label.aliases).map(String::as_str);
+    let more: Vec<&str> =
+        names.filter(|name| Some(*name) != passage.title && *name != passage.text).collect();
+    let words = passage.title.into_iter().chain(more.iter().copied());
+    (!more.is_empty()).then(|| words.collect::<Vec<_>>().join("\n"))
+}
+
+/// Passages with other titles, where there are others.
+pub(super) fn named<'a>(passages: &[Passage<'a>], titles: &'a [Option<String>]) -> Vec<Passage<'a>> {
+    let named = |(passage, title): (&Passage<'a>, &'a Option<String>)| Passage {
+        title: title.as_deref().or(passage.title),
+        ..*passage
+    };
+    passages.iter().zip(titles).map(named).collect()
 }
 
 /// What labels gain, by position, for how many documents they were guessed for: `weight` times the logarithm of how much
@@ -182,6 +220,53 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_document_that_is_a_label_has_its_names_among_its_words() {
+        let mut space = LabelSpace::default();
+        let label =
+            |id: &str, name: &str, alias: &str| Label { aliases: vec![alias.into()], ..Label::new(id, name) };
+        space.add(label("a", "parser of dates", "perl-dates")).unwrap();
+        space.add(label("b", "scripting language", "perl")).unwrap();
+        let passage = |id| Passage { id, title: Some("parser of dates"), text: "It reads them." };
+        let title = |passage: Passage<'_>| own_title(&passage, &space);
+        assert_eq!(title(passage(Some("a"))).as_deref(), Some("parser of dates\nperl-dates"));
+        assert_eq!(title(passage(Some("b"))).unwrap(), "parser of dates\nscripting language\nperl");
+        assert_eq!(title(Passage { title: None, ..passage(Some("b")) }).unwrap(), "scripting language\nperl");
+        assert_eq!([title(passage(Some("z"))), title(passage(None))], [None, None]);
+        let bare = Label::new("c", "sea");
+        let mut other = LabelSpace::default();
+        other.add(bare).unwrap();
+        let known = Passage { id: Some("c"), title: None, text: "sea" };
+        assert_eq!(own_title(&known, &other), None, "nothing new");
+
+        let model = LexicalModel::without_documents(&LexicalConfig::default(), space.clone()).unwrap();
+        let mut index = Exact::new(2, Precision::F32).unwrap();
+        index.set(LabelId(0), &[1.0, 0.0]).unwrap();
+        index.set(LabelId(1), &[0.0, 1.0]).unwrap();
+        let mut words = Words::new(model, 2.0).with_own_names(true);
+        let score = |words: &Words, id, label| {
+            let allowed: Allowed = [label].into_iter().collect();
+            let ask = Ask { k: 1, allowed: Some(&allowed) };
+            let found = words.search((&[passage(id)], &[0.6, 0.8]), &index, &ask).unwrap();
+            found[0].entries()[0].score
+        };
+        assert_eq!(score(&words, None, LabelId(1)), 0.8, "no word is shared");
+        let by_name = score(&words, Some("a"), LabelId(1));
+        assert!(by_name > 0.8, "perl-dates has perl");
+        let mut reasons = Vec::new();
+        let explained = words.explain(passage(Some("a")), LabelId(1), &mut reasons).unwrap();
+        let sum: f32 = reasons.iter().map(|reason| reason.weight).sum();
+        assert!((0.8 + explained.score - by_name).abs() < 1e-6 && (sum - explained.score).abs() < 1e-6);
+        assert_eq!(reasons[0].words, "perl");
+        // A label that comes or goes takes its names along.
+        words.apply(&[LabelChange::Add { label: label("z", "tool", "perl") }]).unwrap();
+        assert!(score(&words, Some("z"), LabelId(1)) > 0.8);
+        words.apply(&[LabelChange::Remove { id: "z".into() }]).unwrap();
+        assert_eq!(score(&words, Some("z"), LabelId(1)), 0.8);
+        let words = words.with_own_names(false);
+        assert_eq!(score(&words, Some("a"), LabelId(1)), 0.8);
     }
 
     #[test]

@@ -53,9 +53,17 @@ pub(super) struct EmbeddingSettings {
     /// Whether documents are labels themselves.
     #[serde(default)]
     pub(super) item_to_item: bool,
+    /// Whether a document that is a label has the label's names among its words; models of before do not.
+    #[serde(default)]
+    pub(super) own_names: bool,
 }
 
 impl EmbeddingSettings {
+    /// Words of a model beside its vectors.
+    fn beside(&self, words: Words) -> Words {
+        words.with_own_names(self.item_to_item && self.own_names)
+    }
+
     /// How an encoder is loaded for this: its vectors are made one long whatever its folder says, for cosines.
     pub(super) fn overrides(&self) -> Overrides {
         Overrides { max_tokens: self.max_tokens, normalise: Some(true), ..Overrides::default() }
@@ -105,7 +113,7 @@ impl EmbeddingModel {
 
     /// The same, with the words that documents and labels share.
     pub(super) fn with_words(self, words: LexicalModel) -> EmbeddingModel {
-        let words = Some(Words::new(words, self.settings.words));
+        let words = Some(self.settings.beside(Words::new(words, self.settings.words)));
         EmbeddingModel { words, ..self }
     }
 
@@ -146,8 +154,11 @@ impl EmbeddingModel {
         let space = folder.labels()?;
         let active: Allowed = space.iter().map(|(id, _)| id).collect();
         let index = LabelVectors::load(folder, encoder.dimension(), (&space, active))?;
-        let words =
-            if settings.words > 0.0 { Some(Words::load(folder, settings.words, &space)?) } else { None };
+        let words = if settings.words > 0.0 {
+            Some(settings.beside(Words::load(folder, settings.words, &space)?))
+        } else {
+            None
+        };
         let has_course = folder.manifest().files.iter().any(|file| file.name == CURVE);
         let course = if has_course { Some(folder.read_text(CURVE)?) } else { None };
         Ok(EmbeddingModel { settings, encoder, space, index, words, course })

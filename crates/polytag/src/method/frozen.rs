@@ -78,6 +78,7 @@ impl Method for Frozen {
             index,
             words: 0.0,
             item_to_item: false,
+            own_names: false,
         };
         let encoder = TextEncoder::load(&folder, context.device, &settings.overrides())?;
         let space = dataset.label_space().clone();

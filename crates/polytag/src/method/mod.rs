@@ -45,7 +45,7 @@ pub use label_text::LabelText;
 pub use label_tree::{LabelTree, LabelTreeConfig, LabelTreeModel};
 pub use label_vectors::{AUTO_FROM, IndexKind};
 pub use lexical::{Lexical, LexicalConfig, LexicalModel};
-pub use maclr::{Maclr, MaclrConfig, PairKind};
+pub use maclr::{Maclr, MaclrConfig, PairKind, PairLoss};
 pub use recorded::{Recorded, RecordedConfig, RecordedModel};
 pub use run::{Fitted, LiveModel, change_labels, fit, load, load_labels, uses_network};
 pub use training::{LabelTower, Loss, Steps, TrainingConfig, Unseen};

@@ -28,6 +28,18 @@ pub enum PairKind {
     Same,
 }
 
+/// What given pairs are learned by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PairLoss {
+    /// A document's label against the labels of the step's other pairs (paper 001, eq. 3).
+    #[default]
+    Contrast,
+    /// The square of a pair's cosine less 1, and less 0 for a label drawn at random that the document does not have:
+    /// single pairs, no other label of the step is looked at (paper 000, section III-B).
+    Cosine,
+}
+
 /// Settings of MACLR (paper 001).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -68,8 +80,13 @@ pub struct MaclrConfig {
     /// How many given pairs of one label are seen in an epoch at most, so that a label that nearly every document has does
     /// not teach alone; the next epoch sees others. Null for all.
     pub few_shot_most: Option<usize>,
+    /// What given pairs are learned by: contrast or cosine.
+    pub few_shot_loss: PairLoss,
     /// Whether documents are labels themselves, under their own ids, and none is a label of its own.
     pub item_to_item: bool,
+    /// Whether a document that is a label has the label's name and aliases among its words, wherever words count when the
+    /// encoder is done: in `words` and `label_prior`. The stages read texts alone.
+    pub own_names: bool,
     /// How much of `lexical`'s score a label has beside its cosine when the encoder is done; 0 for none.
     pub words: f32,
     /// What a label gains beside its cosine for being guessed by `lexical`: this times ln(1 + how often, in means of all
@@ -126,7 +143,9 @@ impl Default for MaclrConfig {
             stage_two_epochs: 2.0,
             few_shot_epochs: 0.0,
             few_shot_most: Some(50),
+            few_shot_loss: PairLoss::Contrast,
             item_to_item: false,
+            own_names: true,
             words: 1.0,
             label_prior: 0.05,
             max_steps: None,
@@ -261,15 +280,24 @@ impl MaclrConfig {
 
     /// The settings that what stage two leaves is a function of.
     pub(super) fn of_stage_two(&self) -> MaclrConfig {
-        let MaclrConfig { few_shot_epochs, few_shot_rate, few_shot_most, keep, .. } = MaclrConfig::default();
-        MaclrConfig { few_shot_epochs, few_shot_rate, few_shot_most, keep, ..self.of_all_stages() }
+        let MaclrConfig { few_shot_epochs, few_shot_rate, few_shot_most, few_shot_loss, keep, .. } =
+            MaclrConfig::default();
+        MaclrConfig {
+            few_shot_epochs,
+            few_shot_rate,
+            few_shot_most,
+            few_shot_loss,
+            keep,
+            ..self.of_all_stages()
+        }
     }
 
     /// The settings that what the last stage leaves is a function of. Which encoder it begins with is in the weights;
     /// what is beside the vectors comes after it.
     pub(super) fn of_all_stages(&self) -> MaclrConfig {
-        let MaclrConfig { encoder, evaluations, precision, words, label_prior, .. } = MaclrConfig::default();
-        MaclrConfig { encoder, evaluations, precision, words, label_prior, ..self.clone() }
+        let MaclrConfig { encoder, evaluations, precision, words, label_prior, own_names, .. } =
+            MaclrConfig::default();
+        MaclrConfig { encoder, evaluations, precision, words, label_prior, own_names, ..self.clone() }
     }
 
     /// The engine's settings for a stage over so many examples.
@@ -346,6 +374,10 @@ mod tests {
             (MaclrConfig::default(), MaclrConfig { few_shot_epochs: 3.0, ..MaclrConfig::default() });
         assert!(one.of_stage_one() == other.of_stage_one() && one.of_stage_two() == other.of_stage_two());
         assert_ne!(one.of_all_stages(), other.of_all_stages());
+        let other = MaclrConfig { few_shot_loss: PairLoss::Cosine, ..one.clone() };
+        assert!(one.of_stage_two() == other.of_stage_two() && one.of_all_stages() != other.of_all_stages());
+        let other = MaclrConfig { own_names: false, words: 0.5, ..one.clone() };
+        assert_eq!(one.of_all_stages(), other.of_all_stages(), "words come after all stages");
         let other = MaclrConfig { keep: Some(0.25), ..one.clone() };
         assert_eq!(one.of_stage_two(), other.of_stage_two(), "weights go back after the stage");
         assert_ne!(one.of_all_stages(), other.of_all_stages(), "pairs begin where they went back to");

@@ -19,7 +19,7 @@ mod pseudo; // guessed labels
 mod stage; // a stage from its first step to its encoder
 mod run; // one stage after the other
 
-pub use config::{MaclrConfig, PairKind};
+pub use config::{MaclrConfig, PairKind, PairLoss};
 use run::Trained;
 pub(super) use stage::STAGES;
 
@@ -60,6 +60,7 @@ impl Method for Maclr {
             index: config.index,
             words: config.words,
             item_to_item: config.item_to_item,
+            own_names: config.own_names,
         };
         let space = dataset.label_space().clone();
         let mut model = EmbeddingModel::new(settings, left.encoder, space, context)?;

@@ -13,6 +13,7 @@ use crate::data::{DataError, Dataset, Document};
 use crate::ids::{DocId, LabelId};
 use crate::index::{Allowed, LabelIndex as _};
 use crate::method::TrainContext;
+use crate::method::beside::{named, own_title};
 use crate::method::error::MethodError;
 use crate::method::label_text::text_of;
 use crate::method::lexical::LexicalModel;
@@ -86,11 +87,13 @@ impl Guess<'_> {
         })
     }
 
-    /// The best labels of each document by words, as rows of the label texts, best first.
+    /// The best labels of each document by words, as rows of the label texts, best first; with `own_names` a document
+    /// that is a label has the label's names among its words.
     pub(super) fn by_words(
         &self,
         lexical: &LexicalModel,
         wanted: usize,
+        own_names: bool,
     ) -> Result<Vec<Vec<u32>>, MethodError> {
         let mut lists = vec![Vec::new(); self.dataset.len()];
         self.each_chunk("guessing labels by words", |range| {
@@ -100,6 +103,9 @@ impl Guess<'_> {
                 .map(|place| self.dataset.document(DocId(place as u32)))
                 .collect::<Result<_, DataError>>()?;
             let passages: Vec<_> = documents.iter().map(Document::passage).collect();
+            let title = |passage| own_names.then(|| own_title(passage, self.dataset.label_space())).flatten();
+            let titles: Vec<Option<String>> = passages.iter().map(title).collect();
+            let passages = named(&passages, &titles);
             let found: Vec<Ranking> =
                 lexical.predict(&passages, &Ask { k: self.asked(wanted), allowed: None })?;
             for (place, ranking) in range.zip(found) {

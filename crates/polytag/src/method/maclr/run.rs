@@ -10,7 +10,7 @@ use polytag_nn::train::{Ahead, Order, Point};
 use sha2::{Digest as _, Sha256};
 
 use super::clusters::Schedule;
-use super::config::MaclrConfig;
+use super::config::{MaclrConfig, PairLoss};
 use super::labels::Labels;
 use super::matched::{Matched, Matches};
 use super::pairs::{TextPairs, is_bare};
@@ -152,7 +152,7 @@ impl Run<'_> {
                 Some(next) => next,
                 None => {
                     let matches = self.guessed(encoder, &documents.texts)?;
-                    self.matched(&stage, encoder, (&documents.texts, &matches))?
+                    self.matched(&stage, encoder, (&documents.texts, &matches), PairLoss::Contrast)?
                 }
             };
             given = stage.about;
@@ -171,7 +171,10 @@ impl Run<'_> {
             self.stage(("few-shot", "few-shot"), about, (config.few_shot_epochs, config.few_shot_rate));
         let next = match stage.done(&left.encoder)? {
             Some(next) => next,
-            None => self.matched(&stage, &left.encoder, (&documents.texts, &matches))?,
+            None => {
+                let pairs = (&documents.texts, &matches);
+                self.matched(&stage, &left.encoder, pairs, config.few_shot_loss)?
+            }
         };
         Ok(after(left.points, next))
     }
@@ -292,7 +295,7 @@ impl Run<'_> {
         if let Some(known) = self.by_words.get() {
             return Ok(known);
         }
-        let lists = self.guess().by_words(self.lexical()?, self.config.pseudo_lexical.max(GUESSED))?;
+        let lists = self.guess().by_words(self.lexical()?, self.config.pseudo_lexical.max(GUESSED), false)?;
         Ok(self.by_words.get_or_init(|| lists))
     }
 
@@ -308,7 +311,15 @@ impl Run<'_> {
     /// What labels gain by being guessed, by position.
     fn gains(&self) -> Result<Vec<f32>, MethodError> {
         let mut guessed = vec![0; self.dataset.label_space().positions()];
-        for &row in self.by_words()?.iter().flat_map(|list| list.iter().take(GUESSED)) {
+        let named;
+        // The stages learn from what texts alone say, as the encoder reads no more.
+        let lists = if self.config.item_to_item && self.config.own_names {
+            named = self.guess().by_words(self.lexical()?, GUESSED, true)?;
+            &named[..]
+        } else {
+            self.by_words()?
+        };
+        for &row in lists.iter().flat_map(|list| list.iter().take(GUESSED)) {
             guessed[self.labels.ids[row as usize].index()] += 1;
         }
         Ok(beside::gains(&guessed, self.labels.len(), self.config.label_prior))
@@ -331,6 +342,7 @@ impl Run<'_> {
         stage: &StageRun<'_>,
         base: &SentenceEncoder,
         (documents, matches): (&Texts, &Matches),
+        loss: PairLoss,
     ) -> Result<Left, MethodError> {
         let (config, context) = (self.config, self.context);
         let loop_config = config.loop_config(matches.len(), stage.epochs, context.seed);
@@ -345,6 +357,8 @@ impl Run<'_> {
         }
         let mut objective = Matched {
             config,
+            loss,
+            key: Key::new(context.seed).part(0x6472_6177),
             siamese: self.siamese(&encoder, base),
             documents,
             labels: &self.labels,
