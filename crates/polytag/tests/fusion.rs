@@ -102,7 +102,7 @@ fn scores_are_those_of_the_formula() {
     assert_near(&answer(labels.as_ref(), document("unlikely")), &tariff);
     assert!(answer(labels.as_ref(), document("none")).is_empty());
     let best = answer(labels.as_ref(), document("two"));
-    let both = read(&made.fused("xml0", json!({})).unwrap());
+    let both = read(&made.fused("xml0", json!({"document": 0.5})).unwrap());
     let mean = |a: &[(String, f32)], b: &[(String, f32)]| -> Vec<(String, f32)> {
         a.iter().zip(b).map(|(a, b)| (a.0.clone(), 0.5 * a.1 + 0.5 * b.1)).collect()
     };
@@ -165,7 +165,7 @@ fn a_model_of_models_stands_alone() {
 fn labels_come_and_go() {
     let made = made();
     let device = Device::cpu();
-    let whole = made.fused("xml0", json!({})).unwrap();
+    let whole = made.fused("xml0", json!({"document": 0.5})).unwrap();
     let expected = answer(read(&whole).as_ref(), document("two"));
     let change = |change: LabelChange| change_labels(&whole, &[change], &device).unwrap();
     let removed = change(LabelChange::Remove { id: "6".into() });
@@ -235,4 +235,83 @@ fn without_unseen_labels_answers_are_empty_until_some_are_added() {
         answer(change_labels(&model, &[added], &Device::cpu()).unwrap().as_ref(), document("two")).len(),
         1
     );
+}
+
+/// How many labels the documents of [`together`] carry; two more have the ids after them.
+const SEEN: usize = 36;
+
+/// A task whose documents carry two or three labels each, so that it can be learned which go together.
+fn together() -> Made {
+    let made = made();
+    let document = |at: usize| {
+        let labels: Vec<String> =
+            (0..2 + at % 2).map(|turn| ((at * 7 + turn * 5) % SEEN + 1).to_string()).collect();
+        json!({"id": at.to_string(), "text": "the river", "labels": labels}).to_string() + "\n"
+    };
+    made.tried.write("train.jsonl", &(0..200).map(document).collect::<String>());
+    let words = ["river", "tariff", "sea", "map", "of", "the", "p", "q", "a", "b", "c", "d"];
+    let after = |place: usize| words[place % words.len()];
+    let seen = (0..SEEN).map(|at| match at / words.len() {
+        0 => after(at).to_owned(),
+        apart => format!("{} {}", after(at), after(at + apart)),
+    });
+    let names = seen.chain(["river map", "sea map tariff"].map(str::to_owned));
+    let label =
+        |(at, name): (usize, String)| json!({"id": (at + 1).to_string(), "name": name}).to_string() + "\n";
+    made.tried.write("labels.jsonl", &names.enumerate().map(label).collect::<String>());
+    let scores = made.tried.dir.path().join("scores.jsonl");
+    let classifier = fitted(&made.tried, "recorded", json!({"scores": scores})).unwrap();
+    let semantics = fitted(&made.tried, "frozen", json!({"encoder": encoder("bert")})).unwrap();
+    Made { classifier, semantics, ..made }
+}
+
+#[test]
+fn labels_that_go_together_are_learned_kept_and_explained() {
+    let made = together();
+    // Both are fitted into the same folder.
+    let plain = read(&made.fused("xml0", json!({"vectors": "plain"})).unwrap());
+    let folder = made.fused("xml0", json!({})).unwrap();
+    assert!(folder.join("together.safetensors").is_file());
+    let model = read(&folder);
+    let found = answer(model.as_ref(), document("two"));
+    let ids = [SEEN + 1, SEEN + 2].map(|id| id.to_string());
+    let score_of = |id: &str| found.iter().find(|(found, _)| found == id).unwrap().1;
+    assert_eq!(found.len(), ids.len());
+    assert_ne!(answer(plain.as_ref(), document("two")), found);
+    // Nothing predicted leaves the document, with its share, as ever.
+    assert_near(&answer(model.as_ref(), document("none")), &answer(plain.as_ref(), document("none")));
+    // Reasons add up, what is usual among them.
+    for id in &ids {
+        let unseen = model.label_space().find(id).unwrap();
+        let explanation = model.explain(document("two"), unseen).unwrap();
+        let sum: f32 = explanation.reasons.iter().map(|reason| reason.weight).sum();
+        let score = score_of(id);
+        assert!((explanation.score - score).abs() < 1e-5 && (sum - score).abs() < 1e-4, "{explanation:?}");
+        assert!(explanation.reasons.iter().any(|reason| reason.words == "what is usual for this label"));
+    }
+    // A part of the labels is answered as all are.
+    let one: polytag::index::Allowed = [model.label_space().find(&ids[1]).unwrap()].into_iter().collect();
+    let alone = model.predict(&[document("two")], &Ask { k: 9, allowed: Some(&one) }).unwrap();
+    assert_eq!(alone[0].entries().iter().map(|entry| entry.score).collect::<Vec<_>>(), [score_of(&ids[1])]);
+    // A label added later scores as one that was always there.
+    let device = Device::cpu();
+    let change = |change: LabelChange| change_labels(&folder, &[change], &device).unwrap();
+    change(LabelChange::Remove { id: ids[1].clone() });
+    let again = change(LabelChange::Add { label: Label::new(&ids[1], "sea map tariff") });
+    assert_near(&answer(again.as_ref(), document("two")), &found);
+    // What was learned is part of the model.
+    let path = folder.join("together.safetensors");
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() - 4]).unwrap();
+    let error = load(&folder, &device).err().unwrap().to_string();
+    assert!(error.contains("together.safetensors"), "{error}");
+}
+
+#[test]
+fn too_few_label_sets_are_told_and_vectors_stay_as_they_are() {
+    let made = made();
+    let all = json!({"classifier": made.classifier, "semantics": made.semantics});
+    let (model, heard) = made.tried.fitted(MethodConfig::named("xml0", &all).unwrap()).unwrap();
+    assert!(heard.iter().any(|event| event.contains("which go together")), "{heard:?}");
+    assert!(!model.join("together.safetensors").exists());
 }

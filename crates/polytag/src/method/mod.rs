@@ -38,7 +38,9 @@ pub use dual_encoder::{DualEncoder, DualEncoderConfig, DualEncoderModel, Pooling
 pub use embedding::EmbeddingModel;
 pub use error::MethodError;
 pub use frozen::{Frozen, FrozenConfig};
-pub use fusion::{Combination, Combine, EXACT, Effort, Fusion, FusionConfig, FusionModel, MOST, Predicted};
+pub use fusion::{
+    Combination, Combine, EXACT, Effort, Fusion, FusionConfig, FusionModel, LabelVectorKind, MOST, Predicted,
+};
 pub use kept::TrainingFolder;
 pub use label_attention::{LabelAttention, LabelAttentionConfig, LabelAttentionModel};
 pub use label_text::LabelText;

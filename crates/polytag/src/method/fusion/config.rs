@@ -17,6 +17,16 @@ pub enum Combine {
     All,
 }
 
+/// By which vectors predicted labels are compared with unseen ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LabelVectorKind {
+    /// As the encoder has them (paper 000): labels that mean much the same are near each other.
+    Plain,
+    /// Turned, so that labels which documents carry together are near each other.
+    Together,
+}
+
 /// Settings of `xml0`, and of its peer `conse`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -33,13 +43,17 @@ pub struct FusionConfig {
     pub beam: usize,
     /// Which combinations are compared with an unseen label: best or all.
     pub combine: Combine,
+    /// By which label vectors they are compared: plain, or together, which learns from the label sets of train documents what
+    /// goes with what.
+    pub vectors: LabelVectorKind,
     /// How much of the score is the similarity of the document, from 0 to 1; the rest is that of the labels. 0 is label
     /// fusion alone.
     pub document: f32,
 }
 
 impl FusionConfig {
-    /// XML0, paper 000. It says that both scores are combined and not how: this is their mean.
+    /// XML0, paper 000, which says that both scores are combined and not how. That labels are compared by what goes together
+    /// is ours; `vectors = plain` is the paper's form.
     pub fn xml0() -> FusionConfig {
         FusionConfig {
             classifier: String::new(),
@@ -48,14 +62,20 @@ impl FusionConfig {
             most: EXACT,
             beam: 32,
             combine: Combine::Best,
-            document: 0.5,
+            vectors: LabelVectorKind::Together,
+            document: 0.7,
         }
     }
 
     /// ConSE as paper 000 applies it (section IV): all predicted labels are one combination, and the document is not
     /// looked at.
     pub fn conse() -> FusionConfig {
-        FusionConfig { combine: Combine::All, document: 0.0, ..FusionConfig::xml0() }
+        FusionConfig {
+            combine: Combine::All,
+            vectors: LabelVectorKind::Plain,
+            document: 0.0,
+            ..FusionConfig::xml0()
+        }
     }
 
     /// The folders that it is made from.

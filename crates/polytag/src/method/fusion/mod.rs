@@ -4,12 +4,15 @@
 //! and `d` to the document. An unseen label scores as
 //!
 //! ```text
-//! (1 − w) · max over sets S of cos(Σ_{i in S} p_i e_i, u)  +  w · cos(d, u)
+//! (1 − w) · f(max over sets S of cos(Σ_{i in S} p_i e_i, u))  +  w · cos(d, u)
 //! ```
 //!
 //! over sets of the labels that are above a threshold (label fusion, section III-A, algorithm 1) and the document itself
-//! (semantic similarity, section III-B). The paper says that both are combined and not how; `document` is `w`, half unless
-//! said. ConSE is the one set of all such labels, and `w = 0`.
+//! (semantic similarity, section III-B). The paper says that both are combined and not how; `document` is `w`. In the paper
+//! vectors are compared as the encoder has them and `f(c) = c`: that is `vectors = plain`. With `vectors = together`, the
+//! preset, `e` and `u` are turned first so that labels which documents carry together are near each other, and `f` is how far
+//! a cosine is above what is usual for the label ([`together`] says how). ConSE is the one set of all such labels, plain, and
+//! `w = 0`.
 //!
 //! Labels above the threshold count up to `most`, the most probable first. Where none is above it the most probable one
 //! stands alone; where the classifier predicts nothing at all the document decides, and with `w = 0` there is no answer. Only
@@ -24,11 +27,12 @@ mod exact; // the best of all combinations
 mod walk; // the same, of few labels, by walking through all
 mod beam; // a good one of very many
 mod combination; // combinations of predicted labels, by unseen label
+mod together; // label vectors by what documents carry together
 mod config; // settings
 mod model; // the predictor
 
 pub use combination::{Combination, EXACT, Effort, MOST, Predicted};
-pub use config::{Combine, Fusion, FusionConfig};
+pub use config::{Combine, Fusion, FusionConfig, LabelVectorKind};
 pub use model::FusionModel;
 pub(super) use model::PARTS;
 
@@ -60,12 +64,14 @@ impl Method for Fusion {
         let semantics =
             Part::from_folder(PARTS[1], semantics, |dir| run::load_embedding(dir, context.device));
         let space = dataset.label_space().clone();
-        let model = FusionModel::new(
-            self.settings,
-            space,
-            classifier.map_err(of_part)?,
-            semantics.map_err(of_part)?,
-        )?;
+        let (classifier, semantics) = (classifier.map_err(of_part)?, semantics.map_err(of_part)?);
+        let mut model = FusionModel::new(self.settings, space, classifier, semantics)?;
+        if self.config.vectors == LabelVectorKind::Together && !model.turn_together(dataset) {
+            context.progress.report(Event::Warned(
+                "too few documents carry several labels to learn which go together: label vectors stay as the encoder has \
+                 them",
+            ));
+        }
         let (seen, unseen) = model.counts();
         if seen == 0 {
             return Err(refused(format!(

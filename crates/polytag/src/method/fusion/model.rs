@@ -1,12 +1,16 @@
 //! The predictor of fusion: a classifier for seen labels and an encoder with vectors of all labels, which together
 //! answer with unseen ones.
 
+use std::borrow::Cow;
+
+use polytag_nn::device::Device;
 use rayon::prelude::*;
 
 use super::combination::{Combination, Predicted};
 use super::config::{FusionConfig, FusionSettings};
+use super::together::{Side, Together, Usual};
 use crate::artifact::{ArtifactError, MANIFEST, ModelFolder, ModelWriter};
-use crate::data::{LabelChange, LabelSpace, Passage};
+use crate::data::{Dataset, LabelChange, LabelSpace, Passage};
 use crate::ids::LabelId;
 use crate::index::Allowed;
 use crate::method::embedding::EmbeddingModel;
@@ -26,6 +30,8 @@ pub struct FusionModel {
     space: LabelSpace,
     classifier: Part,
     semantics: Part<EmbeddingModel>,
+    /// What label vectors are turned by before they are compared with each other, if they are.
+    together: Option<Together>,
     labels: Labels,
 }
 
@@ -38,8 +44,11 @@ struct Labels {
     vectors: Vec<Option<LabelId>>,
     /// The unseen labels, by their positions in the whole.
     unseen: Vec<LabelId>,
-    /// Their vectors, end to end.
+    /// Their vectors, end to end, as documents are compared with them.
     unseen_vectors: Vec<f32>,
+    /// The same as predicted labels are compared with them, and what is usual for each label; none where they are
+    /// compared as they are.
+    unseen_turned: Option<(Vec<f32>, Vec<Usual>)>,
 }
 
 /// What the parts say of a passage.
@@ -59,22 +68,36 @@ impl FusionModel {
         mut semantics: Part<EmbeddingModel>,
     ) -> Result<FusionModel, PredictError> {
         semantics.complete(&space)?;
-        let mut model = FusionModel { settings, space, classifier, semantics, labels: Labels::default() };
+        let labels = Labels::default();
+        let mut model = FusionModel { settings, space, classifier, semantics, together: None, labels };
         model.labels = model.match_labels();
         Ok(model)
     }
 
+    /// Learns which labels go together, and compares labels by that; false where too few documents tell.
+    pub(super) fn turn_together(&mut self, dataset: &dyn Dataset) -> bool {
+        let model = self.semantics.model();
+        let places = self.semantics.positions(&self.space);
+        let vector = |label: LabelId, to: &mut Vec<f32>| {
+            let place = places[label.index()];
+            place.inspect(|place| model.extend_with_vector(*place, to)).is_some()
+        };
+        self.together = Together::learn(dataset, model.dimension(), vector);
+        self.labels = self.match_labels();
+        self.together.is_some()
+    }
+
     /// Reads a model that [`save`](Predictor::save) wrote, its parts onto `device`.
-    pub fn load(
-        folder: &ModelFolder,
-        device: &polytag_nn::device::Device,
-    ) -> Result<FusionModel, crate::Error> {
+    pub fn load(folder: &ModelFolder, device: &Device) -> Result<FusionModel, crate::Error> {
         let config: FusionConfig = serde_json::from_value(folder.manifest().config.clone())
             .map_err(|error| folder.damaged(MANIFEST, error))?;
         let settings = FusionSettings::try_from(&config).map_err(|error| folder.damaged(MANIFEST, error))?;
         let classifier = Part::of(folder, PARTS[0], |dir| run::load(dir, device))?;
         let semantics = Part::of(folder, PARTS[1], |dir| run::load_embedding(dir, device))?;
-        Ok(FusionModel::new(settings, folder.labels()?, classifier, semantics)?)
+        let mut model = FusionModel::new(settings, folder.labels()?, classifier, semantics)?;
+        model.together = Together::load(folder, model.semantics.model().dimension())?;
+        model.labels = model.match_labels();
+        Ok(model)
     }
 
     /// How many seen labels the classifier can predict, and how many unseen ones there are.
@@ -103,6 +126,12 @@ impl FusionModel {
                 _ => {}
             }
         }
+        let turned = |together: &Together| {
+            let turned = together.turned(&labels.unseen_vectors, Side::Wanted);
+            let usual = together.usual_for(&turned);
+            (turned, usual)
+        };
+        labels.unseen_turned = self.together.as_ref().map(turned);
         labels
     }
 
@@ -138,14 +167,21 @@ impl FusionModel {
                 probabilities.push(entry.score);
             }
         }
+        if let Some(together) = &self.together {
+            vectors = together.turned(&vectors, Side::Predicted);
+        }
         Predicted::new(&vectors, self.semantics.model().dimension(), &probabilities)
     }
 
-    /// The score of an unseen label with this vector: of the combination, and of the document.
-    fn score(&self, heard: &Heard, combination: &Combination, vector: &[f32]) -> (f32, f32) {
+    /// The score of an unseen label: of the combination, and of the document.
+    fn score(&self, heard: &Heard, combination: &Combination, label: &Looked<'_>) -> (f32, f32) {
         let share = self.settings.document;
-        let document = if heard.vector.is_empty() { 0.0 } else { cosine(&heard.vector, vector) };
-        ((1.0 - share) * combination.cosine, share * document)
+        let document = if heard.vector.is_empty() { 0.0 } else { cosine(&heard.vector, label.vector) };
+        let labels = match label.usual {
+            Some(usual) if !combination.is_empty() => usual.above(combination.cosine),
+            _ => combination.cosine,
+        };
+        ((1.0 - share) * labels, share * document)
     }
 
     fn rank(&self, heard: &Heard, unseen: &Unseen<'_>, k: usize) -> Result<Ranking, PredictError> {
@@ -153,11 +189,11 @@ impl FusionModel {
         if heard.predicted.is_empty() && heard.vector.is_empty() {
             return Ok(Ranking::default());
         }
-        let combinations = self.predicted(heard).combine(unseen.vectors, self.settings.effort);
-        let vectors = unseen.vectors.chunks_exact(self.semantics.model().dimension());
+        let combinations = self.predicted(heard).combine(unseen.turned(), self.settings.effort);
         let mut top = TopK::new(k);
-        for ((&label, combination), vector) in unseen.labels.iter().zip(&combinations).zip(vectors) {
-            let (of_labels, of_document) = self.score(heard, combination, vector);
+        for (place, (&label, combination)) in unseen.labels.iter().zip(&combinations).enumerate() {
+            let looked = unseen.label(place, self.semantics.model().dimension());
+            let (of_labels, of_document) = self.score(heard, combination, &looked);
             top.push(Scored { label, score: of_labels + of_document })?;
         }
         Ok(top.into_ranking())
@@ -166,8 +202,69 @@ impl FusionModel {
 
 /// Unseen labels that may be answered with, and their vectors.
 struct Unseen<'a> {
-    labels: &'a [LabelId],
-    vectors: &'a [f32],
+    labels: Cow<'a, [LabelId]>,
+    vectors: Cow<'a, [f32]>,
+    /// How predicted labels are compared with them, where that is another matter.
+    turned: Option<Turned<'a>>,
+}
+
+/// Their vectors as predicted labels are compared with them, and what is usual for them.
+struct Turned<'a> {
+    vectors: Cow<'a, [f32]>,
+    usual: Cow<'a, [Usual]>,
+}
+
+/// One of them.
+struct Looked<'a> {
+    vector: &'a [f32],
+    turned: &'a [f32],
+    usual: Option<Usual>,
+}
+
+impl<'a> Unseen<'a> {
+    fn all(labels: &'a Labels) -> Unseen<'a> {
+        let turned = labels.unseen_turned.as_ref();
+        Unseen {
+            labels: labels.unseen.as_slice().into(),
+            vectors: labels.unseen_vectors.as_slice().into(),
+            turned: turned.map(|(vectors, usual)| Turned {
+                vectors: vectors.as_slice().into(),
+                usual: usual.as_slice().into(),
+            }),
+        }
+    }
+
+    /// Those of them that are allowed.
+    fn allowed(self, allowed: &Allowed, dim: usize) -> Unseen<'a> {
+        let places: Vec<usize> =
+            (0..self.labels.len()).filter(|&place| allowed.contains(self.labels[place])).collect();
+        if places.len() == self.labels.len() {
+            return self;
+        }
+        let rows = |vectors: &[f32]| -> Cow<'a, [f32]> {
+            places.iter().flat_map(|place| &vectors[place * dim..][..dim]).copied().collect()
+        };
+        let turned = |turned: Turned<'_>| Turned {
+            vectors: rows(&turned.vectors),
+            usual: places.iter().map(|&place| turned.usual[place]).collect(),
+        };
+        Unseen {
+            labels: places.iter().map(|&place| self.labels[place]).collect(),
+            vectors: rows(&self.vectors),
+            turned: self.turned.map(turned),
+        }
+    }
+
+    /// The vectors that predicted labels are compared with.
+    fn turned(&self) -> &[f32] {
+        self.turned.as_ref().map_or(&self.vectors, |turned| &turned.vectors)
+    }
+
+    fn label(&self, place: usize, dim: usize) -> Looked<'_> {
+        let own = place * dim..(place + 1) * dim;
+        let usual = self.turned.as_ref().map(|turned| turned.usual[place]);
+        Looked { vector: &self.vectors[own.clone()], turned: &self.turned()[own], usual }
+    }
 }
 
 impl Predictor for FusionModel {
@@ -176,21 +273,10 @@ impl Predictor for FusionModel {
     }
 
     fn predict(&self, passages: &[Passage<'_>], ask: &Ask<'_>) -> Result<Vec<Ranking>, PredictError> {
-        let Labels { unseen, unseen_vectors, .. } = &self.labels;
-        let (mut labels, mut vectors) = (Vec::new(), Vec::new());
-        let unseen = match ask.allowed {
-            Some(allowed) if !unseen.iter().all(|label| allowed.contains(*label)) => {
-                let dim = self.semantics.model().dimension();
-                for (&label, vector) in unseen.iter().zip(unseen_vectors.chunks_exact(dim)) {
-                    if allowed.contains(label) {
-                        labels.push(label);
-                        vectors.extend_from_slice(vector);
-                    }
-                }
-                Unseen { labels: &labels, vectors: &vectors }
-            }
-            _ => Unseen { labels: unseen, vectors: unseen_vectors },
-        };
+        let mut unseen = Unseen::all(&self.labels);
+        if let Some(allowed) = ask.allowed {
+            unseen = unseen.allowed(allowed, self.semantics.model().dimension());
+        }
         if unseen.labels.is_empty() {
             return Ok(vec![Ranking::default(); passages.len()]);
         }
@@ -216,14 +302,15 @@ impl Predictor for FusionModel {
             // Seen labels are the classifier's business.
             return Ok(Explanation { score: 0.0, matched: None, reasons: Vec::new(), marks: Vec::new() });
         };
-        let vector = &self.labels.unseen_vectors[place * dim..(place + 1) * dim];
+        let unseen = Unseen::all(&self.labels);
+        let looked = unseen.label(place, dim);
         let heard = self.hear(&[passage])?.remove(0);
         let predicted = self.predicted(&heard);
-        let combination = predicted.combine(vector, self.settings.effort)[0];
-        let (of_labels, of_document) = self.score(&heard, &combination, vector);
+        let combination = predicted.combine(looked.turned, self.settings.effort)[0];
+        let (of_labels, of_document) = self.score(&heard, &combination, &looked);
         let mut pieces = Vec::new();
         if !heard.vector.is_empty() {
-            let shares = self.semantics.model().encoder().shares(text_of(&passage), vector)?;
+            let shares = self.semantics.model().encoder().shares(text_of(&passage), looked.vector)?;
             let share = self.settings.document;
             let piece = |(range, weight)| Piece { range, weight: share * weight, attention: None };
             pieces.extend(shares.into_iter().map(piece));
@@ -231,15 +318,21 @@ impl Predictor for FusionModel {
         let (mut reasons, marks) = reasons(&passage, pieces);
         let names = self.classifier.model().label_space();
         let mut chosen = Vec::new();
-        for (member, part) in predicted.shares(&combination, vector) {
+        let factor = looked.usual.map_or(1.0, |usual| usual.factor()) * (1.0 - self.settings.document);
+        for (member, part) in predicted.shares(&combination, looked.turned) {
             let Scored { label, score } = heard.predicted[member];
             let words = format!("{} {score:.2}", names.label(label).name);
-            let weight = (1.0 - self.settings.document) * part;
+            let weight = factor * part;
             reasons.push(Reason { words: words.clone(), field: Field::Predicted, weight, attention: None });
             chosen.push(words);
         }
+        if let Some(usual) = looked.usual.filter(|_| !combination.is_empty()) {
+            let weight = (1.0 - self.settings.document) * usual.taken();
+            let words = "what is usual for this label".to_owned();
+            reasons.push(Reason { words, field: Field::Predicted, weight, attention: None });
+        }
         reasons.sort_by(Reason::order);
-        let of_vector = if heard.vector.is_empty() { 0.0 } else { cosine(&heard.vector, vector) };
+        let of_vector = if heard.vector.is_empty() { 0.0 } else { cosine(&heard.vector, looked.vector) };
         let chosen = if chosen.is_empty() { "no label".to_owned() } else { chosen.join(" + ") };
         let matched = format!("labels {:.3}, document {of_vector:.3}: {chosen}", combination.cosine);
         Ok(Explanation { score: of_labels + of_document, matched: Some(matched), reasons, marks })
@@ -247,7 +340,8 @@ impl Predictor for FusionModel {
 
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
         self.classifier.save(model)?;
-        self.semantics.save(model)
+        self.semantics.save(model)?;
+        self.together.as_ref().map_or(Ok(()), |together| together.save(model))
     }
 }
 
