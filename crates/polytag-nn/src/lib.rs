@@ -17,6 +17,7 @@ pub mod cuda; // a GPU, found when the program runs
 pub mod device; // where the work is done
 pub mod tensor; // matrices on a device
 pub mod cluster; // vectors that lie near each other, by k-means
+pub mod nearest; // the best of many vectors for a query
 pub mod batch; // texts of a batch, packed
 pub mod parameters; // weights and their gradients
 pub mod tape; // what was done, so that it can be gone back over

@@ -128,6 +128,11 @@ impl<S: Source> Cache<S> {
         self.bytes(self.peak)
     }
 
+    /// How many bytes were given back and are kept.
+    pub(crate) fn kept(&self) -> Bytes {
+        self.bytes(self.kept)
+    }
+
     /// Begins to measure the peak anew.
     pub(crate) fn reset_peak(&mut self) {
         self.peak = self.used;
@@ -217,6 +222,7 @@ mod tests {
         let mut cache = cache();
         let (block, size) = cache.take(1000).unwrap();
         cache.give_back(block, size);
+        assert_eq!(cache.kept(), Bytes(4 * size as u64));
         let (_, again) = cache.take(950).unwrap();
         assert_eq!(size, again, "a piece slightly too large serves");
         assert_eq!(cache.source.left, 10_240 - size);

@@ -155,6 +155,13 @@ impl Cuda {
         self.inner.stream.synchronize().map_err(Error::cuda("finishing the work asked for"))
     }
 
+    /// How much memory of the device can be had: what no program has, and what was given back here.
+    pub(crate) fn free_memory(&self) -> Result<Bytes, Error> {
+        self.bind()?;
+        let (free, _) = driver::mem_get_info().map_err(Error::cuda("asking for the free memory"))?;
+        Ok(Bytes(free as u64 + self.memory().kept().0))
+    }
+
     /// The most memory that was in use at once, besides what the libraries hold.
     pub fn peak_memory(&self) -> Bytes {
         Bytes(self.memory().peak().0 + WORKSPACE as u64)
