@@ -1,5 +1,6 @@
 //! A model folder, loaded: what `polytag.Model` rests on.
 
+use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -13,7 +14,7 @@ use polytag::predict::{Ask, Columns, Explanation, Field, Predictor};
 use polytag::progress::Stop;
 use polytag::ranking::{Ranking, Scored};
 use polytag_nn::device::Device;
-use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyUserWarning};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 use serde_json::Value;
@@ -92,7 +93,8 @@ struct EvaluateAsk {
 
 impl Model {
     /// A model that was just fitted.
-    pub(crate) fn fitted(path: PathBuf, device: Device, threads: usize, fitted: method::Fitted) -> Model {
+    pub(crate) fn fitted(path: PathBuf, device: Device, threads: usize, mut fitted: method::Fitted) -> Model {
+        fitted.predictor.place(&device);
         Model::new((path, device), threads, fitted.manifest, fitted.predictor)
     }
 
@@ -119,12 +121,17 @@ impl Model {
         let LoadAsk { path, device, precision, threads, cache } = ask;
         let threads = work::threads(threads)?;
         let place = Place { device, precision, cache };
-        work::short(py, threads, move || {
+        let model = work::short(py, threads, move || {
             let device = place.for_model(&path)?;
             let manifest = ModelFolder::open(&path).map_err(errors::library)?.manifest().clone();
             let predictor = method::load(&path, &device).map_err(errors::library)?;
             Ok(Model::new((path, device), threads, manifest, predictor))
-        })
+        })?;
+        if let Some(notice) = model.predictor().notice() {
+            let text = CString::new(notice).map_err(errors::ours)?;
+            PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 2)?;
+        }
+        Ok(model)
     }
 
     #[getter]
@@ -235,8 +242,12 @@ impl Model {
         py.detach(|| {
             // Waited for beside the pool, whose threads take up other work while they wait for a part of theirs.
             let _turn = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-            let change =
-                || method::change_labels(&self.path, &changes, &self.device).map_err(errors::library);
+            let change = || {
+                let mut changed =
+                    method::change_labels(&self.path, &changes, &self.device).map_err(errors::library)?;
+                changed.place(&self.device);
+                Ok(changed)
+            };
             let changed = work::unwatched(self.threads, change)?;
             *self.predictor.write().unwrap_or_else(PoisonError::into_inner) = Arc::from(changed);
             Ok(())

@@ -47,6 +47,11 @@ impl Live {
         self.model.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What whoever runs it should know, if that can be told at once.
+    pub(crate) fn notice(&self) -> Option<String> {
+        self.model.try_read().ok()?.predictor().notice()
+    }
+
     /// Its labels as they are now.
     pub(crate) fn view(&self) -> Arc<View> {
         Arc::clone(&self.view.lock().unwrap_or_else(PoisonError::into_inner))

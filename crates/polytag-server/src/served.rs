@@ -18,7 +18,7 @@ use crate::api::ApiError;
 use crate::config::Server;
 use crate::desk::Desk;
 use crate::feedback::Feedback;
-use crate::journal::Journal;
+use crate::journal::{Event, Journal};
 use crate::live::{Live, View};
 use crate::metrics::Metrics;
 pub use crate::neighbours::Neighbours;
@@ -116,7 +116,7 @@ pub(crate) struct Spot {
 pub struct Served {
     pub(crate) name: String,
     dir: PathBuf,
-    live: Arc<Live>,
+    pub(crate) live: Arc<Live>,
     pub(crate) store: LabelStore,
     pub(crate) facts: Facts,
     pub(crate) desk: Desk,
@@ -206,6 +206,11 @@ impl Served {
                 LabelStore::Shared(opened.map_err(|source| OpenError::of_store(address.in_words(), source))?)
             }
         };
+        // It is known by now where its labels are searched, and which they are.
+        live.write().place();
+        if let Some(notice) = live.notice() {
+            around.journal.write(Event::Fault { place: &name, problem: &notice });
+        }
         let limits = &around.server.limits;
         let desk = Desk::open(
             Arc::clone(live.model()),

@@ -78,15 +78,15 @@ impl Demo {
         }
 
         // From the disk, as every later command will have it.
-        let model = method::load(&model_dir, &device)?;
+        let model = session.model(&model_dir, &device)?;
         output::print_text("3. How good it is, on 300 packages it has not seen, in percent:\n")?;
-        output::print_text(&self.measure(&task, (model.as_ref(), &model_dir), session)?)?;
+        output::print_text(&self.measure(&task, (&*model, &model_dir), session)?)?;
 
         output::print_text(
             "4. Three of them (* people gave it this tag, + no training document carries it):\n\n",
         )?;
         for example in examples(&task)? {
-            output::print_text(&show(model.as_ref(), &example)?)?;
+            output::print_text(&show(&*model, &example)?)?;
         }
         output::print_text(&self.next_steps(&task_dir, &model_dir))?;
         if self.serve {

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use polytag::artifact::EVALUATION;
 use polytag::data::Split;
-use polytag::method;
 use polytag::metric::{EvaluationConfig, EvaluationPlan, Propensity, Report, evaluate};
 use polytag::storage::StagedFile;
 
@@ -85,9 +84,9 @@ impl Evaluate {
     pub(crate) fn run(&self, session: &Session) -> Done {
         let plan = EvaluationPlan::try_from(self.config()).map_err(polytag::Error::from)?;
         let device = self.engine.for_prediction(&self.model, self.precision, session)?;
-        let model = method::load(&self.model, &device)?;
+        let model = session.model(&self.model, &device)?;
         let task = session.task(&self.task)?;
-        let report = evaluate(model.as_ref(), &task, self.split, &plan, &session.watch())?;
+        let report = evaluate(&*model, &task, self.split, &plan, &session.watch())?;
         let inputs: [&Path; 2] = [&self.model, &self.task];
         if let Some(path) = &self.json {
             output::write_or_print(path, &output::json_text(&report)?, &inputs)?;

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 use polytag::data::Passage;
-use polytag::method;
 use polytag::picture::{Page, Part};
 use polytag::predict::{Ask, Explanation, Field, Mark};
 use serde::Serialize;
@@ -70,7 +69,7 @@ impl Explain {
         if self.k == 0 {
             return Err(user_error("--k 0 asks for no label; say at least 1"));
         }
-        let model = method::load(&self.model, &self.engine.for_model(&self.model, session)?)?;
+        let model = session.model(&self.model, &self.engine.for_model(&self.model, session)?)?;
         let space = model.label_space();
         let passage = Passage { id: self.id.as_deref(), title: self.title.as_deref(), text: &self.text };
         let labels = if self.label.is_empty() {

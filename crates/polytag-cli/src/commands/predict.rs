@@ -13,7 +13,6 @@ use clap::Args;
 use polytag::data::{DataError, DocumentRecord, LabelSpace, Passage, Place};
 use polytag::ids::LabelId;
 use polytag::index::Allowed;
-use polytag::method;
 use polytag::predict::tables::TablesError;
 use polytag::predict::{Ask, Predictor};
 use polytag::progress::Event;
@@ -126,12 +125,12 @@ impl Predict {
             return Err(user_error("--threshold must be a finite number"));
         }
         let device = self.engine.for_prediction(&self.model, self.precision, session)?;
-        let model = method::load(&self.model, &device)?;
+        let model = session.model(&self.model, &device)?;
         let allowed =
             self.allow.as_deref().map(|path| read_allowed(path, model.label_space(), session)).transpose()?;
         let allowed = within(allowed, &self.under, model.label_space())?;
         if self.is_of_tables()? {
-            return self.tag_tables(model.as_ref(), allowed.as_ref(), session);
+            return self.tag_tables(&*model, allowed.as_ref(), session);
         }
         // One more where a document may be among its own labels.
         let k = self.k.saturating_add(usize::from(model.item_to_item()));
@@ -144,7 +143,7 @@ impl Predict {
         session.progress.report(Event::Started { stage: "tagging documents", total: None });
         loop {
             let (batch, ended) = self.gather(&documents, session, &mut bad_lines)?;
-            self.tag(model.as_ref(), &batch, &ask, &mut out)?;
+            self.tag(&*model, &batch, &ask, &mut out)?;
             tagged += batch.len();
             session.progress.report(Event::Advanced(batch.len() as u64));
             if ended {

@@ -18,7 +18,7 @@ pub(super) async fn alive() -> &'static str {
 }
 
 /// Whether the server takes requests; it does so without the database of labels too, unless that is where they are
-/// searched, and then a line tells that labels cannot be changed
+/// searched, and then a line tells that labels cannot be changed; another tells of a GPU that could help and does not
 #[utoipa::path(get, path = "/readyz", tag = "health",
     responses((status = 200, body = String), (status = 503, body = String)))]
 pub(super) async fn ready(State(app): State<Arc<App>>) -> (StatusCode, String) {
@@ -38,6 +38,9 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> (StatusCode, String) {
                 "labels of {name} cannot be changed for {seconds} s, as their database cannot be used; answers know of \
                  changes up to {revision}"
             );
+        }
+        if let Some(notice) = served.live.notice() {
+            let _ = writeln!(text, "{name}: {notice}");
         }
     }
     if status != StatusCode::OK {

@@ -13,6 +13,8 @@ mod kernel; // products of vectors, by instruction set
 mod kernel8; // products of those in 8 bits
 mod vectors; // where a label's vector lies
 mod exact; // dense, exact
+mod bounds; // how far sums in another order are from each other
+mod on_device; // the same with a GPU's help
 mod graph; // labels linked to those like them
 mod build; // how such a graph is made
 mod hnsw; // dense, through a graph
@@ -21,6 +23,8 @@ mod hnsw; // dense, through a graph
 mod exact_tests;
 #[cfg(test)]
 mod hnsw_tests;
+#[cfg(test)]
+mod on_device_tests;
 
 pub use allowed::Allowed;
 pub use codes::Codes;
@@ -28,6 +32,7 @@ pub use error::IndexError;
 pub use exact::Exact;
 pub use hnsw::{GraphArrays, Hnsw, HnswConfig, MEASURED_AT, Measured, recall};
 pub use inverted::{FormEntry, Inverted, Query, SearchScratch};
+pub use on_device::{DEVICE_FROM, OnDevice};
 pub use rows::{Precision, Rows};
 
 use crate::ids::LabelId;

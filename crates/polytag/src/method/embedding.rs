@@ -296,6 +296,14 @@ impl Predictor for EmbeddingModel {
         self.settings.item_to_item
     }
 
+    fn place(&mut self, device: &Device) {
+        self.index.place(device);
+    }
+
+    fn notice(&self) -> Option<String> {
+        self.index.notice()
+    }
+
     fn save(&self, model: &mut ModelWriter) -> Result<(), ArtifactError> {
         model.folder(ENCODER, |path| {
             self.encoder.export(path).map_err(|error| ArtifactError::Encoder(Box::new(error)))

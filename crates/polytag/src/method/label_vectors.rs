@@ -3,10 +3,11 @@
 //!
 //! Small label sets are compared one and all, and kept as they always were. From [`AUTO_FROM`] labels on `auto` makes a
 //! graph. Large files stay where they are: vectors, codes and links are looked at in the file, and what changes afterwards
-//! is kept beside it in memory.
+//! is kept beside it in memory. Where a model lies on a GPU, so does a copy of the vectors that are compared one and all.
 
 use std::borrow::Cow;
 
+use polytag_nn::device::Device;
 use serde::{Deserialize, Serialize};
 
 use super::TrainContext;
@@ -15,8 +16,8 @@ use crate::artifact::{ArtifactError, IndexReport, ModelFolder, ModelWriter, Tens
 use crate::data::{Dataset, Document, LabelSpace};
 use crate::ids::{DocId, LabelId};
 use crate::index::{
-    Allowed, Exact, GraphArrays, Hnsw, HnswConfig, IndexError, LabelIndex, MEASURED_AT, Precision, Rows,
-    recall,
+    Allowed, DEVICE_FROM, Exact, GraphArrays, Hnsw, HnswConfig, IndexError, LabelIndex, MEASURED_AT,
+    OnDevice, Precision, Rows, recall,
 };
 use crate::predict::{Embeddings, PredictError};
 use crate::ranking::Ranking;
@@ -66,6 +67,8 @@ pub(super) struct LabelVectors {
 
 enum Kind {
     Exact(Box<Exact>),
+    /// The same with a GPU's help.
+    OnDevice(Box<OnDevice>),
     Hnsw(Box<Hnsw>),
     /// An index that is not ours, which has the vectors.
     Elsewhere(Box<dyn LabelIndex>),
@@ -82,6 +85,7 @@ impl LabelVectors {
     fn exact(&self) -> Option<&Exact> {
         match &self.kind {
             Kind::Exact(exact) => Some(exact),
+            Kind::OnDevice(index) => Some(index.exact()),
             Kind::Hnsw(index) => Some(index.exact()),
             Kind::Elsewhere(_) => None,
         }
@@ -91,6 +95,7 @@ impl LabelVectors {
     pub(super) fn index(&self) -> &dyn LabelIndex {
         match &self.kind {
             Kind::Exact(index) => index.as_ref(),
+            Kind::OnDevice(index) => index.as_ref(),
             Kind::Hnsw(index) => index.as_ref(),
             Kind::Elsewhere(index) => index.as_ref(),
         }
@@ -99,6 +104,7 @@ impl LabelVectors {
     fn index_mut(&mut self) -> &mut dyn LabelIndex {
         match &mut self.kind {
             Kind::Exact(index) => index.as_mut(),
+            Kind::OnDevice(index) => index.as_mut(),
             Kind::Hnsw(index) => index.as_mut(),
             Kind::Elsewhere(index) => index.as_mut(),
         }
@@ -165,6 +171,9 @@ impl LabelVectors {
             }
         }
         removed.into_iter().for_each(|label| self.index_mut().remove(label));
+        if let Kind::OnDevice(index) = &mut self.kind {
+            index.settle();
+        }
         Ok(())
     }
 
@@ -183,6 +192,26 @@ impl LabelVectors {
         match self.kind {
             Kind::Exact(exact) => Ok(exact.with_gains(gains)?.into()),
             _ => Err(IndexError::Unfit { problem: "a graph knows nothing of gains".to_owned() }),
+        }
+    }
+
+    /// Has them on a GPU, too, where that is one, labels are compared one and all, and there are enough of them.
+    pub(super) fn place(&mut self, device: &Device) {
+        if let Kind::Exact(exact) = &mut self.kind
+            && matches!(device, Device::Cuda(_))
+            && exact.len() >= DEVICE_FROM
+        {
+            let none = Exact::new(exact.dim(), Precision::F32).expect("a dimension that an index has");
+            let exact = std::mem::replace(exact.as_mut(), none);
+            self.kind = Kind::OnDevice(Box::new(OnDevice::new(exact, device)));
+        }
+    }
+
+    /// Why a GPU that could search does not.
+    pub(super) fn notice(&self) -> Option<String> {
+        match &self.kind {
+            Kind::OnDevice(index) => index.told().map(str::to_owned),
+            _ => None,
         }
     }
 
@@ -376,176 +405,4 @@ fn queries(exact: &Exact, documents: Vec<f32>) -> Result<Vec<f32>, MethodError> 
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::path::Path;
-
-    use polytag_nn::device::Device;
-
-    use super::*;
-    use crate::artifact::Provenance;
-    use crate::data::Label;
-    use crate::encoder::EncoderCache;
-    use crate::progress::{Silent, Stop};
-
-    const DIM: usize = 12;
-
-    fn number(seed: usize) -> f32 {
-        ((seed * 7919 + seed / 11 * 104_729) % 2003) as f32 / 1001.0 - 1.0
-    }
-
-    fn vectors(labels: usize, precision: Precision) -> Exact {
-        let mut exact = Exact::new(DIM, precision).unwrap();
-        for label in 0..labels {
-            let vector: Vec<f32> = (0..DIM).map(|at| number(label * DIM + at)).collect();
-            exact.set(LabelId::from_index(label), &vector).unwrap();
-        }
-        exact
-    }
-
-    fn indexed(
-        exact: Exact,
-        kind: IndexKind,
-        obstacle: Option<&'static str>,
-    ) -> Result<LabelVectors, MethodError> {
-        let (device, encoders, stop) = (Device::cpu(), EncoderCache::new("none"), Stop::default());
-        let context = TrainContext::new((&device, &encoders), (&stop, &Silent));
-        LabelVectors::from(exact).indexed(("frozen", kind), obstacle, || Ok(Vec::new()), &context)
-    }
-
-    /// Writes a model of nothing but vectors.
-    fn write(vectors: &LabelVectors, labels: usize, dir: &Path) -> LabelSpace {
-        let mut space = LabelSpace::default();
-        (0..labels).for_each(|label| _ = space.add(Label::new(label.to_string(), "a name")).unwrap());
-        let provenance = Provenance { config: serde_json::json!({}), seed: 0, sources: Vec::new() };
-        let mut writer = ModelWriter::create(dir, "frozen", &provenance, &[]).unwrap();
-        writer.labels(&space).unwrap();
-        vectors.save(&mut writer).unwrap();
-        writer.finish().unwrap();
-        space
-    }
-
-    fn read(dir: &Path, space: &LabelSpace, mapped_from: u64) -> Result<LabelVectors, ArtifactError> {
-        let labels = Allowed::first(space.positions());
-        LabelVectors::load_mapped(&ModelFolder::open(dir)?, DIM, (space, labels), mapped_from)
-    }
-
-    fn queries() -> Vec<f32> {
-        (0..7 * DIM).map(|at| number(5_000_000 + at)).collect()
-    }
-
-    #[test]
-    fn what_is_read_searches_as_what_was_written() {
-        let cases = [
-            (Precision::F32, IndexKind::Auto),
-            (Precision::F16, IndexKind::Exact),
-            (Precision::I8, IndexKind::Exact),
-            (Precision::F32, IndexKind::Hnsw),
-            (Precision::I8, IndexKind::Hnsw),
-        ];
-        for (precision, kind) in cases {
-            let dir = tempfile::tempdir().unwrap();
-            let dir = dir.path().join("m");
-            let written = indexed(vectors(700, precision), kind, None).unwrap();
-            let space = write(&written, 700, &dir);
-            for mapped_from in [0, u64::MAX] {
-                let mut ours = indexed(vectors(700, precision), kind, None).unwrap();
-                let mut theirs = read(&dir, &space, mapped_from).unwrap();
-                let same = |ours: &LabelVectors, theirs: &LabelVectors| {
-                    let ours = ours.search(&queries(), 30, None).unwrap();
-                    assert_eq!(theirs.search(&queries(), 30, None).unwrap(), ours, "{precision:?} {kind:?}");
-                };
-                same(&ours, &theirs);
-                for vectors in [&mut ours, &mut theirs] {
-                    let given: Vec<f32> = queries()[..2 * DIM].to_vec();
-                    let given = Embeddings::of_all(DIM, &[LabelId(12), LabelId(700)], given);
-                    vectors.change([&given, &Embeddings::default()], [LabelId(11)]).unwrap();
-                }
-                same(&ours, &theirs);
-                // What was changed is kept with the rest.
-                let other = dir.with_file_name(format!("m-{mapped_from}"));
-                let wider = write(&theirs, 701, &other);
-                let mut again = read(&other, &wider, mapped_from).unwrap();
-                again.change([&Embeddings::default(); 2], [LabelId(11)]).unwrap();
-                same(&ours, &again);
-                let (ours, theirs) = (ours.index(), theirs.index());
-                assert_eq!(theirs.vector(LabelId(12)).unwrap(), ours.vector(LabelId(12)).unwrap());
-                assert_eq!((theirs.len(), theirs.vector(LabelId(11)).unwrap()), (700, None));
-            }
-            assert_eq!(read(&dir, &space, 0).unwrap().report, written.report);
-        }
-    }
-
-    #[test]
-    fn a_change_with_one_vector_that_does_not_fit_changes_nothing() {
-        let mut ours = indexed(vectors(300, Precision::I8), IndexKind::Hnsw, None).unwrap();
-        let before = ours.search(&queries(), 30, None).unwrap();
-        let mut numbers = queries()[..2 * DIM].to_vec();
-        numbers[DIM + 3] = f32::NAN;
-        let given = Embeddings::of_all(DIM, &[LabelId(12), LabelId(300)], numbers);
-        assert!(ours.change([&given, &Embeddings::default()], [LabelId(11)]).is_err());
-        assert_eq!((ours.search(&queries(), 30, None).unwrap(), ours.index().len()), (before, 300));
-    }
-
-    #[test]
-    fn auto_chooses_by_number_and_says_so() {
-        let small = indexed(vectors(300, Precision::F32), IndexKind::Auto, None).unwrap();
-        assert!(matches!(small.kind, Kind::Exact(_)) && small.report.is_none(), "as it always was");
-        let mut few = Exact::new(1, Precision::F32).unwrap();
-        (0..AUTO_FROM as u32).for_each(|label| few.set(LabelId(label), &[0.0]).unwrap());
-        let large = indexed(few, IndexKind::Auto, Some("it has a reason")).unwrap();
-        let report = large.report.unwrap();
-        assert_eq!((report.kind.as_str(), report.why.as_str()), ("exact", "it has a reason"));
-        let error =
-            indexed(vectors(300, Precision::F32), IndexKind::Hnsw, Some("it has a reason")).err().unwrap();
-        assert!(error.to_string().contains("index = exact"), "{error}");
-        let asked = indexed(vectors(300, Precision::F32), IndexKind::Hnsw, None).unwrap().report.unwrap();
-        assert!(
-            asked.kind == "hnsw" && asked.recall_at_100 > Some(0.98) && asked.queries == Some(200),
-            "{asked:?}"
-        );
-        let coded = indexed(vectors(300, Precision::I8), IndexKind::Auto, None).unwrap().report.unwrap();
-        assert!(coded.kind == "exact" && coded.recall_at_100 > Some(0.98), "{coded:?}");
-    }
-
-    #[test]
-    fn a_damaged_file_is_an_error_that_names_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let dir = dir.path().join("m");
-        let ours = indexed(vectors(200, Precision::F32), IndexKind::Hnsw, None).unwrap();
-        let space = write(&ours, 200, &dir);
-        for name in [VECTORS.0, CODES.0, GRAPH] {
-            let path = dir.join(name);
-            let whole = fs::read(&path).unwrap();
-            let mut changed = whole.clone();
-            *changed.last_mut().unwrap() ^= 1;
-            for damaged in [&whole[..whole.len() - 1], &changed, &whole[..3], &[]] {
-                fs::write(&path, damaged).unwrap();
-                let error = read(&dir, &space, 0).err().unwrap().to_string();
-                assert!(error.contains(name), "{error}");
-            }
-            fs::remove_file(&path).unwrap();
-            assert!(read(&dir, &space, 0).is_err());
-            fs::write(&path, &whole).unwrap();
-        }
-        assert!(read(&dir, &space, 0).is_ok());
-    }
-
-    #[test]
-    fn files_of_another_model_are_refused_though_their_checksums_fit() {
-        let dir = tempfile::tempdir().unwrap();
-        let dir = dir.path().join("m");
-        // A graph of more labels than there are vectors, and vectors of more labels than the model has.
-        let ours = indexed(vectors(200, Precision::F32), IndexKind::Hnsw, None).unwrap();
-        let mut space = write(&ours, 200, &dir);
-        space = {
-            let mut fewer = LabelSpace::default();
-            for (_, label) in space.iter().take(150) {
-                fewer.add(label.clone()).unwrap();
-            }
-            fewer
-        };
-        let error = read(&dir, &space, 0).err().unwrap().to_string();
-        assert!(error.contains("not those of the labels"), "{error}");
-    }
-}
+mod tests;

@@ -12,6 +12,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use polytag_nn::device::Device;
+
 use crate::Error;
 use crate::artifact::{ArtifactError, LABEL_LOG, LABEL_SNAPSHOT, MANIFEST, ModelFolder, ModelWriter};
 use crate::data::{LabelChange, LabelSpace};
@@ -94,6 +96,11 @@ impl<P: Predictor + ?Sized> Part<P> {
         let changes: Vec<LabelChange> =
             missing.map(|(_, label)| LabelChange::Add { label: label.clone() }).collect();
         if changes.is_empty() { Ok(()) } else { self.model.apply(&changes) }
+    }
+
+    /// Brings what is searched faster on a device there.
+    pub(super) fn place(&mut self, device: &Device) {
+        self.model.place(device);
     }
 
     /// Copies the part into the folder of the whole, as it was when it was loaded.

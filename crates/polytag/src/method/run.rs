@@ -87,8 +87,15 @@ pub(super) fn fit_into(
 }
 
 /// Reads the model folder `dir`, with the changes to its labels since it was fitted. If it has an
-/// encoder, that works on `device`.
+/// encoder, that works on `device`, and what is searched faster there lies there, too.
 pub fn load(dir: &Path, device: &Device) -> Result<Box<dyn Predictor>, Error> {
+    let mut predictor = load_part(dir, device)?;
+    predictor.place(device);
+    Ok(predictor)
+}
+
+/// The same for a part of another model, which says when it is [placed](Predictor::place).
+pub(super) fn load_part(dir: &Path, device: &Device) -> Result<Box<dyn Predictor>, Error> {
     let mut predictor = load_fitted(dir, device)?;
     replay(dir, predictor.as_mut(), &LabelLog::read(dir)?)?;
     Ok(predictor)
@@ -139,6 +146,8 @@ pub struct LiveModel {
     record: Record,
     /// Whether the predictor may know of changes that the log does not.
     is_ahead: bool,
+    /// Whether what is searched faster on the device lies there.
+    is_placed: bool,
 }
 
 /// Where changes of labels are kept.
@@ -162,7 +171,8 @@ impl LiveModel {
         let mut predictor = load_fitted(dir, device)?;
         replay(dir, predictor.as_mut(), log.changes())?;
         let (dir, device) = (dir.to_owned(), device.clone());
-        Ok(LiveModel { dir, device, manifest, predictor, record: Record::Log(log), is_ahead: false })
+        let record = Record::Log(log);
+        Ok(LiveModel { dir, device, manifest, predictor, record, is_ahead: false, is_placed: false })
     }
 
     /// Opens the model folder `dir` as it was fitted, for labels that are kept elsewhere: [`take`](LiveModel::take) makes
@@ -176,13 +186,28 @@ impl LiveModel {
         let manifest = ModelFolder::open(dir)?.manifest().clone();
         let predictor = load_fitted(dir, device)?;
         let (dir, device) = (dir.to_owned(), device.clone());
-        Ok(LiveModel { dir, device, manifest, predictor, record, is_ahead: false })
+        Ok(LiveModel { dir, device, manifest, predictor, record, is_ahead: false, is_placed: false })
     }
 
     /// Whether its answers are to be believed: not after a change that the disk refused and that could not be taken back,
     /// until another change succeeds.
     pub fn is_sound(&self) -> bool {
         !self.is_ahead
+    }
+
+    /// Brings what is searched faster on its device there, from now on: for a model that will be asked, once it is known
+    /// where its labels are searched.
+    pub fn place(&mut self) {
+        self.is_placed = true;
+        self.predictor.place(&self.device);
+    }
+
+    /// Answers by another predictor. What the one before had on the device is free by then.
+    fn exchange(&mut self, predictor: Box<dyn Predictor>) {
+        self.predictor = predictor;
+        if self.is_placed {
+            self.place();
+        }
     }
 
     /// Who answers.
@@ -210,7 +235,7 @@ impl LiveModel {
 
     /// Answers by `predictor` from now on, which knows of `changes` that are kept elsewhere.
     pub fn replace(&mut self, predictor: Box<dyn Predictor>, changes: usize) {
-        self.predictor = predictor;
+        self.exchange(predictor);
         self.is_ahead = false;
         if let Record::Elsewhere { changes: known, .. } = &mut self.record {
             *known = changes;
@@ -279,7 +304,7 @@ impl LiveModel {
         if let Record::Log(log) = &self.record {
             replay(&self.dir, before.as_mut(), log.changes())?;
         }
-        self.predictor = before;
+        self.exchange(before);
         self.is_ahead = false;
         Ok(())
     }

@@ -13,6 +13,8 @@ pub use batch::{BatchTagger, Columns, FoundColumns, TaggedBatch};
 pub use embeddings::Embeddings;
 pub use explanation::{Explanation, Field, Mark, Reason};
 
+use polytag_nn::device::Device;
+
 use crate::Fault;
 use crate::artifact::{ArtifactError, ModelWriter};
 use crate::columns::ColumnError;
@@ -175,6 +177,15 @@ pub trait Predictor: Send + Sync {
     /// a document's id leaves it out of its ranking.
     fn item_to_item(&self) -> bool {
         false
+    }
+
+    /// Brings what is searched faster on a device there, where it is worth the way; answers stay the same. Worth a call
+    /// once its labels are as they should be for a while: what changes later is searched where it always was.
+    fn place(&mut self, _device: &Device) {}
+
+    /// What its user should know of how it works here, such as a GPU that could help and does not; most often nothing.
+    fn notice(&self) -> Option<String> {
+        None
     }
 
     /// Whether its scores are probabilities, each label's a question of its own.

@@ -5,14 +5,17 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use polytag::ids::LabelId;
-use polytag::index::{Exact, LabelIndex, Precision};
+use polytag::index::{Exact, LabelIndex, OnDevice, Precision};
 use polytag::ranking::Ranking;
+use polytag_nn::device::Device;
 use polytag_nn::random::Key;
 use serde::{Deserialize, Serialize};
 
 use super::super::{DONE, Done};
 use super::peer::{self, Answer};
 use super::{at_least_one, unless_stopped, write};
+use crate::cache::CacheArguments;
+use crate::device::DeviceArgument;
 use crate::failure::user_error;
 use crate::output;
 use crate::settings::Session;
@@ -27,10 +30,12 @@ const PEER: &str = include_str!("search_peer.py");
 Examples:
   polytag bench search
   polytag bench search --labels 1000000 --dim 384 --k 100 --batch 1 --precision f16 --threads 2
+  polytag bench search --labels 1000000 --batch 256 --device cuda
   polytag bench search --python venv/bin/python --json
 
 The vectors are random, of length one, and those of the seed. The best of the rounds counts. The peer is
-FAISS (pip install faiss-cpu), which gets the same vectors and as many threads.")]
+FAISS (pip install faiss-cpu), which gets the same vectors and as many threads. On a GPU our search is measured
+beside that on the CPU, which scores its answers again; both must answer alike.")]
 pub(crate) struct Search {
     /// How many labels there are
     #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = at_least_one(u32::MAX.into()))]
@@ -53,6 +58,10 @@ pub(crate) struct Search {
     /// What the vectors are made from
     #[arg(long, default_value_t = 0, value_name = "N")]
     seed: u64,
+    #[command(flatten)]
+    device: DeviceArgument,
+    #[command(flatten)]
+    cache: CacheArguments,
     /// The Python that may have the peer
     #[arg(long, default_value = "python3", value_name = "PROGRAM")]
     python: PathBuf,
@@ -91,6 +100,10 @@ struct Report {
     precision: Kept,
     threads: usize,
     ours: Figures,
+    /// Ours with a GPU's help, where there is one.
+    gpu: Option<Figures>,
+    /// Why there is one and it does not help.
+    no_gpu: Option<String>,
     peer: Option<Figures>,
     /// Why there is no peer.
     no_peer: Option<String>,
@@ -111,7 +124,9 @@ struct PeerFigures {
 impl Search {
     pub(crate) fn run(&self, session: &Session) -> Done {
         let queries: Vec<f32> = (0..self.batch).flat_map(|query| self.vector(self.labels + query)).collect();
-        let (seconds, rankings) = self.measure(&queries, session)?;
+        let device = self.device.open(self.cache.root().as_deref(), session)?;
+        let index = self.index(session)?;
+        let (seconds, rankings) = self.measure(&index, &queries, session)?;
         let mut report = Report {
             labels: self.labels,
             dim: self.dim,
@@ -120,11 +135,29 @@ impl Search {
             precision: self.precision,
             threads: rayon::current_num_threads(),
             ours: self.figures("polytag Exact".to_owned(), seconds),
+            gpu: None,
+            no_gpu: None,
             peer: None,
             no_peer: None,
             ratio: None,
             agreement: None,
         };
+        if let Device::Cuda(_) = device {
+            let index = OnDevice::new(index, &device);
+            let truth = index.exact().search_in_full(&queries, self.k, None)?;
+            let (seconds, found) = self.measure(&index, &queries, session)?;
+            let asked = (self.rounds * self.batch) as u64;
+            report.no_gpu = match index.told() {
+                Some(why) => Some(why.to_owned()),
+                None if found != truth => Some("it answers otherwise than the CPU".to_owned()),
+                None if index.helped() < asked => {
+                    Some(format!("the CPU answered {} of {asked} queries alone", asked - index.helped()))
+                }
+                None => None,
+            };
+            let name = format!("polytag Exact, {}", device.name());
+            report.gpu = report.no_gpu.is_none().then(|| self.figures(name, seconds));
+        }
         let peer = self.ask_peer(&queries);
         // The peer was stopped with us, and has nothing to say.
         unless_stopped(session)?;
@@ -155,7 +188,7 @@ impl Search {
         vector
     }
 
-    fn measure(&self, queries: &[f32], session: &Session) -> anyhow::Result<(f64, Vec<Ranking>)> {
+    fn index(&self, session: &Session) -> anyhow::Result<Exact> {
         let precision = match self.precision {
             Kept::F32 => Precision::F32,
             Kept::F16 => Precision::F16,
@@ -167,6 +200,15 @@ impl Search {
             unless_stopped(session)?;
             index.set(LabelId::from_index(label), &self.vector(label))?;
         }
+        Ok(index)
+    }
+
+    fn measure(
+        &self,
+        index: &dyn LabelIndex,
+        queries: &[f32],
+        session: &Session,
+    ) -> anyhow::Result<(f64, Vec<Ranking>)> {
         let (mut best, mut rankings) = (f64::INFINITY, Vec::new());
         for _ in 0..self.rounds {
             unless_stopped(session)?;
@@ -231,7 +273,7 @@ fn describe(report: &Report) -> String {
         format!("{labels} labels of {dim} numbers, {batch} queries at once, k = {k}, {threads} threads\n\n");
     let mut table = Table::default();
     table.row(["", "ms", "queries/s", "GB/s", "GFLOP/s"]);
-    for figures in [Some(&report.ours), report.peer.as_ref()].into_iter().flatten() {
+    for figures in [Some(&report.ours), report.gpu.as_ref(), report.peer.as_ref()].into_iter().flatten() {
         table.row([
             figures.name.clone(),
             format!("{:.2}", figures.seconds * 1e3),
@@ -246,6 +288,9 @@ fn describe(report: &Report) -> String {
             "\n  {ratio:.2} x the peer; {:.2} % of its labels are ours too\n",
             agreement * 100.0
         ));
+    }
+    if let Some(why) = &report.no_gpu {
+        text.push_str(&format!("\n  no GPU: {why}\n"));
     }
     if let Some(why) = &report.no_peer {
         text.push_str(&format!("\n  no peer: {why}\n"));

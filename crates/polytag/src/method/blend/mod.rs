@@ -166,7 +166,9 @@ impl Method for Blend {
             let said = format!("fitting {}, source", config.name());
             context.progress.report(Event::Measured { name: &said, value: parts.len() as f64 + 1.0 });
             Blend::source(config, (dataset, &dir), context).map_err(of_part)?;
-            parts.push(Part::from_folder(name, &dir, |dir| run::load(dir, context.device)).map_err(of_part)?);
+            parts.push(
+                Part::from_folder(name, &dir, |dir| run::load_part(dir, context.device)).map_err(of_part)?,
+            );
         }
         let space = dataset.label_space().clone();
         Ok(Box::new(BlendModel::new(self.config.clone(), judgement, space, parts).kept_in(folders)))

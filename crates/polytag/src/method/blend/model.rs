@@ -70,7 +70,7 @@ impl BlendModel {
         if !judgement.is_sound(config.sources.len()) {
             return Err(folder.damaged(JUDGEMENT, "its numbers do not fit the sources").into());
         }
-        let part = |name| Part::of(folder, name, |dir| run::load(dir, device));
+        let part = |name| Part::of(folder, name, |dir| run::load_part(dir, device));
         let sources = NAMES[..config.sources.len()].iter().copied().map(part).collect::<Result<_, _>>()?;
         Ok(BlendModel::new(config, judgement, folder.labels()?, sources))
     }
@@ -132,6 +132,14 @@ impl BlendModel {
 impl Predictor for BlendModel {
     fn label_space(&self) -> &LabelSpace {
         &self.space
+    }
+
+    fn place(&mut self, device: &Device) {
+        self.sources.iter_mut().for_each(|source| source.place(device));
+    }
+
+    fn notice(&self) -> Option<String> {
+        self.sources.iter().find_map(|source| source.model().notice())
     }
 
     fn predict(&self, passages: &[Passage<'_>], ask: &Ask<'_>) -> Result<Vec<Ranking>, PredictError> {

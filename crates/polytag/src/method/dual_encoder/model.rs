@@ -190,6 +190,14 @@ impl Predictor for DualEncoderModel {
         Ok(Explanation { score, matched, reasons, marks })
     }
 
+    fn place(&mut self, device: &Device) {
+        self.index.place(device);
+    }
+
+    fn notice(&self) -> Option<String> {
+        self.index.notice()
+    }
+
     fn gives_probabilities(&self) -> bool {
         self.core.scoring.probability
     }

@@ -60,7 +60,7 @@ impl Method for Fusion {
         }
         let of_part = |error: crate::Error| MethodError::Part(Box::new(error));
         let (classifier, semantics) = (Path::new(&self.config.classifier), Path::new(&self.config.semantics));
-        let classifier = Part::from_folder(PARTS[0], classifier, |dir| run::load(dir, context.device));
+        let classifier = Part::from_folder(PARTS[0], classifier, |dir| run::load_part(dir, context.device));
         let semantics =
             Part::from_folder(PARTS[1], semantics, |dir| run::load_embedding(dir, context.device));
         let space = dataset.label_space().clone();

@@ -92,7 +92,7 @@ impl FusionModel {
         let config: FusionConfig = serde_json::from_value(folder.manifest().config.clone())
             .map_err(|error| folder.damaged(MANIFEST, error))?;
         let settings = FusionSettings::try_from(&config).map_err(|error| folder.damaged(MANIFEST, error))?;
-        let classifier = Part::of(folder, PARTS[0], |dir| run::load(dir, device))?;
+        let classifier = Part::of(folder, PARTS[0], |dir| run::load_part(dir, device))?;
         let semantics = Part::of(folder, PARTS[1], |dir| run::load_embedding(dir, device))?;
         let mut model = FusionModel::new(settings, folder.labels()?, classifier, semantics)?;
         model.together = Together::load(folder, model.semantics.model().dimension())?;
@@ -270,6 +270,15 @@ impl<'a> Unseen<'a> {
 impl Predictor for FusionModel {
     fn label_space(&self) -> &LabelSpace {
         &self.space
+    }
+
+    /// The encoder's label vectors are looked at, and not searched.
+    fn place(&mut self, device: &Device) {
+        self.classifier.place(device);
+    }
+
+    fn notice(&self) -> Option<String> {
+        self.classifier.model().notice()
     }
 
     fn predict(&self, passages: &[Passage<'_>], ask: &Ask<'_>) -> Result<Vec<Ranking>, PredictError> {
