@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use polytag::artifact::{EVALUATION, Manifest, ModelFolder};
 use polytag::data::{LabelChange, LabelSpace, Passage};
 use polytag::ids::LabelId;
-use polytag::method::LiveModel;
+use polytag::method::{LiveModel, fitted_vectors};
 use polytag::picture::Plane;
 use polytag::predict::Explanation;
 use polytag::ranking::Scored;
@@ -267,7 +267,7 @@ impl Served {
         }
         let folder = ModelFolder::open(&self.dir).ok()?;
         let space = folder.labels().ok()?;
-        let (dim, rows) = folder.tensors("label_vectors.safetensors").ok()?.rows("label_vectors").ok()?;
+        let (dim, rows) = fitted_vectors(&folder).ok()?;
         let rows = rows.to_f32();
         let plane = Plane::of(&rows, dim).ok()?;
         let spots = space.iter().filter_map(|(label, text)| {

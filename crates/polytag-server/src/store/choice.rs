@@ -4,6 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use polytag::artifact::Manifest;
+use polytag::method::label_vector_bytes;
 use polytag::predict::PredictError;
 
 use super::Place;
@@ -13,9 +14,6 @@ use super::graph::{self, Graph};
 use super::link::{CREATION, Engine, Link};
 use super::search::Searchers;
 use crate::journal::Event;
-
-/// Files of a model folder that begin like this are its label vectors and what searches them.
-const VECTORS: &str = "label_";
 
 /// The share of free memory that vectors may take.
 const SHARE: u64 = 2;
@@ -90,8 +88,7 @@ fn open(
 /// Whether the label vectors of a model fit in the memory that is free; and how much they take and there is, in words.
 /// They do where nobody knows how much there is.
 fn fits_in_memory(manifest: &Manifest) -> (bool, String) {
-    let files = manifest.files.iter().filter(|file| file.name.starts_with(VECTORS));
-    let wanted: u64 = files.map(|file| file.bytes).sum();
+    let wanted = label_vector_bytes(manifest);
     let Some(free) = free_memory() else { return (true, "nobody knows how much memory is free".to_owned()) };
     let words = format!("label vectors take {} MB, and {} MB of memory are free", wanted >> 20, free >> 20);
     (wanted <= free / SHARE, words)

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::TrainContext;
 use super::error::MethodError;
-use crate::artifact::{ArtifactError, IndexReport, ModelFolder, ModelWriter, TensorsBuilder};
+use crate::artifact::{ArtifactError, IndexReport, Manifest, ModelFolder, ModelWriter, TensorsBuilder};
 use crate::data::{Dataset, Document, LabelSpace};
 use crate::ids::{DocId, LabelId};
 use crate::index::{
@@ -36,6 +36,20 @@ const CODES: (&str, &str) = ("label_codes.safetensors", "label_codes");
 /// The file of the graph, and the name of labels outside of it in there.
 const GRAPH: &str = "label_graph.safetensors";
 const OUTSIDE: &str = "outside";
+
+/// The label vectors that a model folder was fitted with, a row a position, and how many numbers each has.
+///
+/// # Errors
+/// If the model has none, or damaged ones.
+pub fn fitted_vectors(folder: &ModelFolder) -> Result<(usize, Rows), ArtifactError> {
+    folder.tensors(VECTORS.0)?.rows(VECTORS.1)
+}
+
+/// How many bytes the label vectors of a model take, with what searches them.
+pub fn label_vector_bytes(manifest: &Manifest) -> u64 {
+    let is_one = |name: &str| [VECTORS.0, CODES.0, GRAPH].contains(&name);
+    manifest.files.iter().filter(|file| is_one(&file.name)).map(|file| file.bytes).sum()
+}
 
 /// From how many labels on `auto` makes a graph.
 pub const AUTO_FROM: usize = 200_000;

@@ -45,7 +45,7 @@ pub use kept::TrainingFolder;
 pub use label_attention::{LabelAttention, LabelAttentionConfig, LabelAttentionModel};
 pub use label_text::LabelText;
 pub use label_tree::{LabelTree, LabelTreeConfig, LabelTreeModel};
-pub use label_vectors::{AUTO_FROM, IndexKind};
+pub use label_vectors::{AUTO_FROM, IndexKind, fitted_vectors, label_vector_bytes};
 pub use lexical::{Lexical, LexicalConfig, LexicalModel};
 pub use maclr::{Maclr, MaclrConfig, PairKind, PairLoss};
 pub use recorded::{Recorded, RecordedConfig, RecordedModel};

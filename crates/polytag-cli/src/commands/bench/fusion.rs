@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::Args;
 use polytag::artifact::ModelFolder;
 use polytag::index::Rows;
-use polytag::method::{Combination, Effort, Predicted};
+use polytag::method::{Combination, Effort, Predicted, fitted_vectors};
 use polytag_nn::random::Key;
 use serde::{Deserialize, Serialize};
 
@@ -190,7 +190,7 @@ impl Fusion {
 
     /// The vectors of random labels of a model, each once.
     fn of_model(&self, model: &Path) -> anyhow::Result<(usize, Vec<f32>)> {
-        let read = || ModelFolder::open(model)?.tensors("label_vectors.safetensors")?.rows("label_vectors");
+        let read = || fitted_vectors(&ModelFolder::open(model)?);
         let (dim, rows) = read().map_err(polytag::Error::from)?;
         let (labels, wanted) = (rows.len() / dim, self.predicted + self.unseen);
         if labels < wanted {
