@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_ipc::reader::FileDecoder;
@@ -46,17 +47,36 @@ enum Open {
     Rest(Box<FileDecoder>, RecordBatch),
 }
 
-impl Batches {
-    /// The rows of the columns at these positions, whose schema this is, from a row of a group on.
-    pub(super) fn new(
-        table: Table,
-        schema: SchemaRef,
-        positions: Vec<usize>,
-        (group, skip): (usize, u64),
-    ) -> Batches {
-        Batches { table, schema, positions, group, skip: skip as usize, passed: 0, open: None }
+impl Table {
+    /// The rows from `first` on (from zero), with the columns at these positions only, in the order of the file.
+    ///
+    /// # Errors
+    /// If the file is shorter than that, or does not say how long its parts are.
+    pub fn batches(self, columns: &[usize], first: u64) -> Result<Batches, TableError> {
+        let (mut group, mut skip) = (0, first);
+        while group < self.groups() {
+            let rows = self.rows_of(group)?;
+            if skip < rows {
+                break;
+            }
+            (group, skip) = (group + 1, skip - rows);
+        }
+        if group == self.groups() && skip > 0 {
+            let short = Complaint::Content(format!("it has {} rows, not {first}", first - skip));
+            return Err(short.reading(&self.path, || "its last row group".to_owned()));
+        }
+        let mut positions = columns.to_vec();
+        positions.sort_unstable();
+        positions.dedup();
+        let schema = self.schema().project(&positions).map_err(Complaint::from);
+        let schema =
+            schema.map_err(|complaint| complaint.reading(&self.path, || "its columns".to_owned()))?;
+        let (schema, skip) = (Arc::new(schema), skip as usize);
+        Ok(Batches { table: self, schema, positions, group, skip, passed: 0, open: None })
     }
+}
 
+impl Batches {
     /// The columns that are read, in the order of the file.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema

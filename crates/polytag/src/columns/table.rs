@@ -10,7 +10,6 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 
 use super::arrow::{self, ArrowFile};
-use super::batches::Batches;
 use super::error::{Complaint, TableError, guarded};
 use super::form::{Form, PARQUET_MAGIC, not_a_table};
 use crate::storage::{StorageError, read_exact_at};
@@ -149,31 +148,5 @@ impl Table {
             .map_err(|complaint| complaint.reading(&self.path, || "what it says of itself".to_owned()))?;
         self.schema = schema;
         Ok(())
-    }
-
-    /// The rows from `first` on (from zero), with the columns at these positions only, in the order of the file.
-    ///
-    /// # Errors
-    /// If the file is shorter than that, or does not say how long its parts are.
-    pub fn batches(self, columns: &[usize], first: u64) -> Result<Batches, TableError> {
-        let (mut group, mut skip) = (0, first);
-        while group < self.groups() {
-            let rows = self.rows_of(group)?;
-            if skip < rows {
-                break;
-            }
-            (group, skip) = (group + 1, skip - rows);
-        }
-        if group == self.groups() && skip > 0 {
-            let short = Complaint::Content(format!("it has {} rows, not {first}", first - skip));
-            return Err(short.reading(&self.path, || "its last row group".to_owned()));
-        }
-        let mut positions = columns.to_vec();
-        positions.sort_unstable();
-        positions.dedup();
-        let schema = self.schema.project(&positions).map_err(Complaint::from);
-        let schema =
-            schema.map_err(|complaint| complaint.reading(&self.path, || "its columns".to_owned()))?;
-        Ok(Batches::new(self, Arc::new(schema), positions, (group, skip)))
     }
 }
