@@ -192,6 +192,18 @@ impl TryFrom<ServerConfig> for Server {
                 .ok_or_else(|| refused(setting, format!("{value} is no number of seconds up to a day")))
         };
         let patience = seconds("labels_timeout", config.labels_timeout)?;
+        let of_database = [
+            ("labels_create", config.labels_create),
+            ("labels_search", config.labels_search == LabelSearch::Database),
+            ("labels_password_file", config.labels_password_file.is_some()),
+            ("labels_ca", config.labels_ca.is_some()),
+        ];
+        if let Some((setting, _)) = of_database.into_iter().find(|(_, is_said)| *is_said)
+            && config.labels.is_none()
+        {
+            let problem = "this is about a database of labels, and none is named; say --labels postgres://USER@HOST/DATABASE";
+            return Err(refused(setting, problem.to_owned()));
+        }
         let labels = config.labels.map(|url| {
             let (password, password_file) = (config.labels_password, config.labels_password_file);
             let (authorities, create) = (config.labels_ca, config.labels_create);
@@ -243,6 +255,11 @@ mod tests {
         assert!(
             refused(|config| config.labels = Some(Secret::new("db"))).starts_with("labels: say postgres")
         );
+        // What is said of a database is not passed over where there is none.
+        assert!(refused(|config| config.labels_create = true).starts_with("labels_create: "));
+        let elsewhere = refused(|config| config.labels_search = LabelSearch::Database);
+        assert!(elsewhere.starts_with("labels_search: ") && elsewhere.contains("--labels postgres://"));
+        assert!(refused(|config| config.labels_ca = Some("ca.pem".into())).starts_with("labels_ca: "));
     }
 
     #[test]
