@@ -23,6 +23,7 @@ mod label_tree; // linear classifiers on words, in a tree
 mod zest; // words that call for features of labels
 mod recorded; // rankings that another program made
 mod parts; // models made of models
+mod view; // documents with labels of their own, for rehearsals
 mod fusion; // unseen labels on top of any classifier
 mod blend; // one ranking out of several methods'
 mod config; // methods by name

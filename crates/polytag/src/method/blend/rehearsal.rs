@@ -4,8 +4,9 @@
 //! will meet those that no document carries. Hidden are the labels that only held-out documents carry, and rare others
 //! chosen by chance: truly unseen labels are rare, or a document would carry them.
 
-use crate::data::{DataError, Dataset, Document, LabelSpace};
+use crate::data::Dataset;
 use crate::ids::{DocId, LabelId};
+use crate::method::view::View;
 use crate::sparse::{GOLDEN, mixed};
 
 /// Documents that are held out at most; more say little more.
@@ -13,14 +14,6 @@ const MOST_DOCUMENTS: usize = 5000;
 
 /// Labels that more documents carry than this are not hidden by chance.
 const RARE: u32 = 20;
-
-/// Some documents of a dataset, with labels of their own.
-pub(super) struct View<'a> {
-    dataset: &'a dyn Dataset,
-    documents: Vec<DocId>,
-    labels: Vec<Vec<LabelId>>,
-    space: LabelSpace,
-}
 
 /// What sources are fitted on, and what they are tried on.
 pub(super) struct Rehearsal<'a> {
@@ -70,8 +63,7 @@ impl<'a> Rehearsal<'a> {
         for label in rare.into_iter().take(wanted.saturating_sub(by_nature)) {
             is_hidden[label.index()] = true;
         }
-        let mut rest = View { dataset, documents: Vec::new(), labels: Vec::new(), space: space.clone() };
-        let mut held_out = View { dataset, documents: Vec::new(), labels: Vec::new(), space: space.clone() };
+        let (mut rest, mut held_out) = (View::of(dataset), View::of(dataset));
         let mut counts = vec![0u32; space.positions()];
         for id in (0..dataset.len() as u32).map(DocId) {
             let labels = dataset.labels_of(id);
@@ -89,44 +81,18 @@ impl<'a> Rehearsal<'a> {
             }
         }
         let any = counts.iter().any(|&count| count > 0);
-        let documents = rest.documents.len() as u64;
+        let documents = rest.len() as u64;
         for view in [&mut rest, &mut held_out] {
-            view.space.set_train_counts(counts.clone(), documents);
+            view.set_train_counts(counts.clone(), documents);
         }
-        (any && !held_out.documents.is_empty()).then_some(Rehearsal { rest, held_out, hidden: is_hidden })
-    }
-}
-
-impl View<'_> {
-    fn push(&mut self, id: DocId, labels: Vec<LabelId>) {
-        self.documents.push(id);
-        self.labels.push(labels);
-    }
-}
-
-impl Dataset for View<'_> {
-    fn len(&self) -> usize {
-        self.documents.len()
-    }
-
-    fn document(&self, id: DocId) -> Result<Document, DataError> {
-        let document = self.dataset.document(self.documents[id.index()])?;
-        Ok(Document { labels: Some(self.labels[id.index()].clone()), ..document })
-    }
-
-    fn labels_of(&self, id: DocId) -> &[LabelId] {
-        &self.labels[id.index()]
-    }
-
-    fn label_space(&self) -> &LabelSpace {
-        &self.space
+        (any && !held_out.is_empty()).then_some(Rehearsal { rest, held_out, hidden: is_hidden })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::Label;
+    use crate::data::{DataError, Document, Label, LabelSpace};
 
     struct Made(LabelSpace, Vec<Vec<LabelId>>);
 
