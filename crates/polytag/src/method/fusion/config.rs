@@ -25,6 +25,8 @@ pub enum LabelVectorKind {
     Plain,
     /// Turned, so that labels which documents carry together are near each other.
     Together,
+    /// Whichever of the two finds labels again that are hidden for a rehearsal.
+    Auto,
 }
 
 /// Settings of `xml0`, and of its peer `conse`.
@@ -43,8 +45,8 @@ pub struct FusionConfig {
     pub beam: usize,
     /// Which combinations are compared with an unseen label: best or all.
     pub combine: Combine,
-    /// By which label vectors they are compared: plain, or together, which learns from the label sets of train documents what
-    /// goes with what.
+    /// By which label vectors they are compared: plain, together, which learns from the label sets of train documents what
+    /// goes with what, or auto, which tries both on labels that it hides.
     pub vectors: LabelVectorKind,
     /// How much of the score is the similarity of the document, from 0 to 1; the rest is that of the labels. 0 is label
     /// fusion alone.
@@ -52,8 +54,8 @@ pub struct FusionConfig {
 }
 
 impl FusionConfig {
-    /// XML0, paper 000, which says that both scores are combined and not how. That labels are compared by what goes together
-    /// is ours; `vectors = plain` is the paper's form.
+    /// XML0, paper 000, which says that both scores are combined and not how. That labels may be compared by what goes
+    /// together is ours; `vectors = plain` is the paper's form.
     pub fn xml0() -> FusionConfig {
         FusionConfig {
             classifier: String::new(),
@@ -62,7 +64,7 @@ impl FusionConfig {
             most: EXACT,
             beam: 32,
             combine: Combine::Best,
-            vectors: LabelVectorKind::Together,
+            vectors: LabelVectorKind::Auto,
             document: 0.7,
         }
     }

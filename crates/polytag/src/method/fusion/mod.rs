@@ -9,10 +9,10 @@
 //!
 //! over sets of the labels that are above a threshold (label fusion, section III-A, algorithm 1) and the document itself
 //! (semantic similarity, section III-B). The paper says that both are combined and not how; `document` is `w`. In the paper
-//! vectors are compared as the encoder has them and `f(c) = c`: that is `vectors = plain`. With `vectors = together`, the
-//! preset, `e` and `u` are turned first so that labels which documents carry together are near each other, and `f` is how far
-//! a cosine is above what is usual for the label ([`together`] says how). ConSE is the one set of all such labels, plain, and
-//! `w = 0`.
+//! vectors are compared as the encoder has them and `f(c) = c`: that is `vectors = plain`. With `vectors = together`
+//! `e` and `u` are turned first so that labels which documents carry together are near each other, and `f` is how far
+//! a cosine is above what is usual for the label ([`together`] says how). `auto`, the preset, tries both on labels that it
+//! hides. ConSE is the one set of all such labels, plain, and `w = 0`.
 //!
 //! Labels above the threshold count up to `most`, the most probable first. Where none is above it the most probable one
 //! stands alone; where the classifier predicts nothing at all the document decides, and with `w = 0` there is no answer. Only
@@ -66,7 +66,12 @@ impl Method for Fusion {
         let space = dataset.label_space().clone();
         let (classifier, semantics) = (classifier.map_err(of_part)?, semantics.map_err(of_part)?);
         let mut model = FusionModel::new(self.settings, space, classifier, semantics)?;
-        if self.config.vectors == LabelVectorKind::Together && !model.turn_together(dataset) {
+        let turns = match self.config.vectors {
+            LabelVectorKind::Plain => false,
+            LabelVectorKind::Together => true,
+            LabelVectorKind::Auto => model.goes_together(dataset, context)?,
+        };
+        if turns && !model.turn_together(dataset) {
             context.progress.report(Event::Warned(
                 "too few documents carry several labels to learn which go together: label vectors stay as the encoder has \
                  them",

@@ -1,6 +1,8 @@
 //! The predictor of fusion: a classifier for seen labels and an encoder with vectors of all labels, which together
 //! answer with unseen ones.
 
+mod rehearsal; // which label vectors suit a task
+
 use std::borrow::Cow;
 
 use polytag_nn::device::Device;
