@@ -25,6 +25,7 @@ pub(crate) struct FitAsk {
     seed: u64,
     memory: Option<u64>,
     device: String,
+    precision: String,
     threads: Option<usize>,
     cache: Option<PathBuf>,
 }
@@ -42,8 +43,8 @@ impl FitAsk {
         let settings: Value = serde_json::from_str(&self.settings).map_err(errors::ours)?;
         let encoders = self.cache.as_ref().map(|root| root.join("encoders")).unwrap_or_default();
         let encoders = EncoderCache::new(encoders);
-        let place =
-            Place { device: self.device.clone(), precision: "f32".to_owned(), cache: self.cache.clone() };
+        let FitAsk { device, precision, cache, .. } = self;
+        let place = Place { device: device.clone(), precision: precision.clone(), cache: cache.clone() };
         place.check()?;
         // Settings that the method does not have are an error before anything is read.
         let given = match self.method.as_str() {

@@ -125,6 +125,7 @@ def test_k_threshold_and_allowed_labels_hold(model, texts):
         (lambda m: polytag.load(m.path, device="gpu"), ValueError, "auto, cpu, cuda or cuda:N"),
         (lambda m: polytag.load(m.path, precision="f64"), ValueError, "f32 or int8"),
         (lambda m: polytag.load(m.path, device="cuda", precision="int8"), ValueError, "for the CPU only"),
+        (lambda m: polytag.fit((["a"], [["b"]]), precision="f64"), ValueError, "f32 or int8"),
         (lambda m: polytag.load(m.path, threads=0), ValueError, "threads=0"),
         (lambda m: polytag.load(m.path, threads=100_000), ValueError, "1 to 512"),
         (lambda m: polytag.Model(m.path), TypeError, "polytag.load"),

@@ -32,7 +32,8 @@ Examples:
 
 Methods that train an encoder keep their state beside the model, in MODEL.training: after Ctrl-C or a crash the
 same command goes on where it was. With a dev split they show how good they are, those that learn from pairs after each
-epoch, and these keep the best weights; the curve is in MODEL/curve.jsonl.
+epoch, and these keep the best weights; the curve is in MODEL/curve.jsonl. With --precision int8 their steps are in f32 as
+ever, and all that is encoded between them, for clusters, guesses, measures and label vectors, is in 8-bit integers.
 
 The settings of a method are listed in its error for a setting it does not know.")]
 pub(crate) struct Fit {
@@ -88,23 +89,11 @@ impl Fit {
         let (config, (device, world)) = match given {
             Some(config) => {
                 let network = config.uses_network(&encoders);
-                if self.precision.is_int8() && config.trains() {
-                    let remedy = "leave out --precision, and say it to predict";
-                    return Err(user_error(format!(
-                        "--precision int8: {} trains, which is in f32; {remedy}",
-                        self.method
-                    )));
-                }
                 let devices = self.engine.open_all(network, self.precision, session)?;
                 (config, devices)
             }
             None => {
                 let encoder = Means::has_encoder(&settings, &encoders).map_err(polytag::Error::from)?;
-                if self.precision.is_int8() {
-                    return Err(user_error(
-                        "--precision int8 is for methods that train nothing; say --method frozen",
-                    ));
-                }
                 let devices = self.engine.open_all(encoder, self.precision, session)?;
                 let means = Means { encoder, gpu: matches!(devices.0, Device::Cuda(_)) };
                 let choice = Choice::of(&task, means, &session.stop).map_err(polytag::Error::from)?;

@@ -123,6 +123,4 @@ fn settings_that_cannot_be_are_refused() {
     let lab = lab();
     let complaint = lab.refuses("fit task --method frozen --set index=tree --out m");
     assert!(complaint.contains("index = \"tree\""), "{complaint}");
-    let complaint = lab.refuses("fit task --method dpr --precision int8 --out m");
-    assert!(complaint.contains("trains") && complaint.contains("--precision"), "{complaint}");
 }

@@ -185,6 +185,26 @@ fn texts_alone_are_enough_to_train_on() {
 }
 
 #[test]
+fn steps_are_in_f32_and_what_is_encoded_between_them_in_the_precision_asked_for() {
+    let lab = Lab::with_task();
+    let encoder = encoder();
+    let fitted = |out: &str, precision: &str| {
+        let line = format!(
+            "fit task --method few-shot --encoder {encoder} --set max_tokens=32 --set max_steps=4 --set evaluations=0 \
+             --device cpu --cache cache --precision {precision} --out {out}"
+        );
+        lab.run(&line).done();
+        let bytes = |file: &str| std::fs::read(lab.path(&format!("{out}/{file}"))).unwrap();
+        (bytes("encoder/model.safetensors"), bytes("label_vectors.safetensors"))
+    };
+    let (weights, labels) = fitted("exact", "f32");
+    let (same, rounded) = fitted("rounded", "int8");
+    // Given pairs are learned without a look at anything encoded, so that the trainings are one.
+    assert!(weights == same, "the trained weights differ");
+    assert!(labels != rounded, "label vectors were not made in 8-bit integers");
+}
+
+#[test]
 fn a_run_in_stages_that_was_stopped_goes_on() {
     let lab = Lab::with_task();
     let encoder = encoder();

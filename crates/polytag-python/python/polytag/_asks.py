@@ -64,5 +64,6 @@ class FitAsk(TypedDict):
     seed: int
     memory: int | None
     device: str
+    precision: str
     threads: int | None
     cache: str | None

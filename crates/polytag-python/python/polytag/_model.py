@@ -289,6 +289,7 @@ def fit(
     dev: tuple[Any, Any] | None = None,
     encoder: str | None = None,
     device: str = "auto",
+    precision: str = "f32",
     threads: int | None = None,
     memory: int | None = None,
     cache: Folder | None = None,
@@ -312,6 +313,8 @@ def fit(
     :param titles: titles of the texts, where ``task`` is texts.
     :param dev: texts and labels to measure on while training, where ``task`` is texts.
     :param encoder: a known name, a name on the hub, or a folder, for methods that have one.
+    :param precision: ``f32``, or ``int8`` for 8-bit integers on a CPU wherever texts are encoded but not learned from; steps of a
+        training are in f32 in any case.
     :param memory: bytes that documents may take while they are learned from, for methods that can put them on the disk.
     :param progress: called with a dict for each thing that happens: stages begun, steps made, values measured.
     :param settings: settings of the method, such as ``epochs=4``.
@@ -320,7 +323,7 @@ def fit(
         folder = tempfile.mkdtemp(prefix="polytag-model-")
         try:
             model = fit(task, method, Path(folder, "model"), seed, titles=titles, dev=dev, encoder=encoder, device=device,
-                        threads=threads, memory=memory, cache=cache, progress=progress, **settings)  # fmt: skip
+                        precision=precision, threads=threads, memory=memory, cache=cache, progress=progress, **settings)  # fmt: skip
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -340,11 +343,12 @@ def fit(
             "seed": _whole("seed", seed, least=0),
             "memory": None if memory is None else _whole("memory", memory),
             "device": device,
+            "precision": precision,
             "threads": _threads(threads),
             "cache": _cache.root(cache),
         }
         native = _native.fit(ask, progress)
-    return Model._of(native, {"device": device, "precision": "f32", "threads": threads, "cache": cache})
+    return Model._of(native, {"device": device, "precision": precision, "threads": threads, "cache": cache})
 
 
 def evaluate(
