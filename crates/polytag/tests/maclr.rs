@@ -282,6 +282,32 @@ fn a_run_broken_off_anywhere_goes_on_and_ends_the_same() {
 }
 
 #[test]
+fn few_steps_bound_what_lies_between_them() {
+    let tried = Tried::new();
+    let (model, folder) = (tried.dir.path().join("m"), tried.dir.path().join("training"));
+    fs::create_dir_all(&folder).unwrap();
+    let settings = config("maclr", &json!({"max_steps": 2, "stage_one_epochs": 3})).unwrap();
+    let heard = Heard::default();
+    let fit = Fit { task: &tried.task, model: &model, folder: Some(&folder), stop: Stop::default() };
+    fit.heard_by(settings, &heard).unwrap();
+    // Two steps of 24 come to 48 of the 120 documents; words guess for all, as all guesses are counted.
+    let heard = heard.events();
+    let guessed = |by: &str, documents: usize| {
+        let words = format!("guessing labels by {by}\", total: Some({documents})");
+        assert!(heard.iter().any(|event| event.contains(&words)), "{words}: {heard:?}");
+    };
+    guessed("the encoder", 48);
+    guessed("words", 120);
+    let clustered = fs::read_dir(folder.join("stages/one")).unwrap().filter_map(|file| {
+        let path = file.unwrap().path();
+        path.extension().is_some_and(|kind| kind == "json").then(|| fs::read(path).unwrap())
+    });
+    let clustered: Vec<Value> = clustered.map(|text| serde_json::from_slice(&text).unwrap()).collect();
+    assert_eq!(clustered.len(), 1);
+    assert_eq!(clustered[0]["of"].as_array().unwrap().len(), 48);
+}
+
+#[test]
 fn odd_tasks_are_learned_from_with_a_word() {
     let tried = Tried::new();
     let warned = |method: &str, more: &Value, words: &str| {

@@ -2,7 +2,7 @@
 
 use polytag_nn::optimizer::Group;
 use polytag_nn::schedule::{ScheduleConfig, Then};
-use polytag_nn::train::TrainConfig;
+use polytag_nn::train::{Order, TrainConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::index::Precision;
@@ -92,7 +92,8 @@ pub struct MaclrConfig {
     /// What a label gains beside its cosine for being guessed by `lexical`: this times ln(1 + how often, in means of all
     /// labels); 0 for nothing.
     pub label_prior: f32,
-    /// After how many steps a stage ends in any case.
+    /// After how many steps a stage ends in any case. Documents that no step comes to are neither put into clusters nor
+    /// given labels by the encoder, so that what lies between the steps is bounded, too.
     pub max_steps: Option<u64>,
     /// How many pairs a step sees.
     pub batch: usize,
@@ -271,6 +272,19 @@ impl MaclrConfig {
         self.batch.min(examples).max(1)
     }
 
+    /// Which of so many documents, in order, a stage is about that sees each of them so often: as many as `max_steps` come
+    /// to, drawn by the seed. None where that is all of them.
+    pub(super) fn drawn(&self, documents: usize, epochs: f64, seed: u64) -> Option<Vec<usize>> {
+        let seen = self.max_steps?.saturating_mul(self.batch as u64) as f64 / epochs.min(1.0);
+        // One alone has nothing to be told from.
+        let count = seen.ceil().max(2.0);
+        (count < documents as f64).then(|| {
+            let mut drawn = Order::new(documents, seed ^ 0x6472_6177).examples(0, count as usize);
+            drawn.sort_unstable();
+            drawn
+        })
+    }
+
     /// The settings that what stage one leaves is a function of; others are as they always are.
     pub(super) fn of_stage_one(&self) -> MaclrConfig {
         let MaclrConfig { stage_two_epochs, pseudo_encoder, pseudo_lexical, stem, .. } =
@@ -386,6 +400,21 @@ mod tests {
         assert_ne!(one.of_stage_two(), other.of_stage_two());
         let other = MaclrConfig { temperature: 0.1, ..one.clone() };
         assert_ne!(one.of_stage_one(), other.of_stage_one());
+    }
+
+    #[test]
+    fn documents_that_no_step_comes_to_are_left_out() {
+        let config = MaclrConfig { max_steps: Some(10), batch: 16, ..MaclrConfig::default() };
+        let drawn = config.drawn(1000, 3.0, 1).unwrap();
+        assert_eq!(drawn.len(), 160);
+        assert!(drawn.windows(2).all(|pair| pair[0] < pair[1]) && drawn[159] < 1000);
+        assert!(drawn[0] < 100 && drawn[159] >= 900, "from all over");
+        assert_eq!(config.drawn(1000, 3.0, 1), Some(drawn.clone()));
+        assert_ne!(config.drawn(1000, 3.0, 2), Some(drawn), "another seed draws others");
+        // Half an epoch of so many documents is as many steps.
+        assert_eq!(config.drawn(1000, 0.5, 1).unwrap().len(), 320);
+        assert_eq!(config.drawn(160, 3.0, 1), None, "all of them");
+        assert_eq!(MaclrConfig::default().drawn(1000, 3.0, 1), None);
     }
 
     #[test]

@@ -85,6 +85,19 @@ impl TextPairs {
         Ok(pairs)
     }
 
+    /// These pairs alone.
+    pub(super) fn only(&self, chosen: &[usize]) -> TextPairs {
+        let of = |texts: &Texts| {
+            let mut few = Texts::default();
+            few.extend(chosen.iter().map(|&pair| texts.get(pair).to_vec()));
+            few
+        };
+        let (contexts, titles) = (of(&self.contexts), of(&self.titles));
+        let (same_context, same_title) = (firsts(&contexts), firsts(&titles));
+        let places = chosen.iter().map(|&pair| self.places[pair]).collect();
+        TextPairs { contexts, titles, same_context, same_title, places, ..*self }
+    }
+
     /// How many pairs.
     pub(super) fn len(&self) -> usize {
         self.contexts.len()

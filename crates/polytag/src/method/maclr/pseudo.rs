@@ -46,39 +46,42 @@ pub(super) struct Guess<'a> {
 }
 
 impl Guess<'_> {
-    /// The labels of each document of the dataset, as rows of the label texts: the encoder's, and the first of those by
-    /// words.
+    /// The labels of the documents at `places`, as rows of the label texts: the encoder's, and the first of those by
+    /// words. Others have none.
     pub(super) fn matches(
         &self,
-        documents: &Texts,
+        (documents, places): (&Texts, &[usize]),
         (siamese, parameters): (&Siamese<'_>, &Parameters),
         by_words: &[Vec<u32>],
     ) -> Result<Matches, MethodError> {
         let mut lists = vec![Vec::new(); self.dataset.len()];
         if self.config.pseudo_encoder > 0 {
-            self.by_encoder(documents, (siamese, parameters), &mut lists)?;
+            self.by_encoder((documents, places), (siamese, parameters), &mut lists)?;
         }
-        for (list, by_words) in lists.iter_mut().zip(by_words) {
-            list.extend(by_words.iter().take(self.config.pseudo_lexical));
+        for &place in places {
+            let guessed = by_words.get(place).into_iter().flatten();
+            lists[place].extend(guessed.take(self.config.pseudo_lexical));
         }
         Ok(Matches::new(lists))
     }
 
     fn by_encoder(
         &self,
-        documents: &Texts,
+        (documents, places): (&Texts, &[usize]),
         (siamese, parameters): (&Siamese<'_>, &Parameters),
         lists: &mut [Vec<u32>],
     ) -> Result<(), MethodError> {
         let index = siamese.index(parameters, self.labels)?;
         // Labels that say nothing are no guess.
         let readable: Allowed = self.labels.readable.iter().map(|&row| LabelId(row)).collect();
-        let documents: Vec<&[u32]> = documents.iter().collect();
         let wanted = self.config.pseudo_encoder;
-        self.each_chunk("guessing labels by the encoder", |range| {
-            let vectors = siamese.vectors(parameters, &documents[range.clone()])?;
+        self.each_chunk("guessing labels by the encoder", places.len(), |range| {
+            let places = &places[range];
+            let texts: Vec<&[u32]> = places.iter().map(|&place| documents.get(place)).collect();
+            let vectors = siamese.vectors(parameters, &texts)?;
             let found = index.search(&vectors, self.asked(wanted), Some(&readable))?;
-            for (place, ranking) in range.zip(found).filter(|(place, _)| !is_bare(documents[*place])) {
+            let said = places.iter().zip(found).filter(|(place, _)| !is_bare(documents.get(**place)));
+            for (&place, ranking) in said {
                 let itself = self.itself[place];
                 let right = ranking.labels().filter(|row| Some(self.labels.ids[row.index()]) != itself);
                 lists[place].extend(right.take(wanted).map(|row| row.0));
@@ -96,7 +99,7 @@ impl Guess<'_> {
         own_names: bool,
     ) -> Result<Vec<Vec<u32>>, MethodError> {
         let mut lists = vec![Vec::new(); self.dataset.len()];
-        self.each_chunk("guessing labels by words", |range| {
+        self.each_chunk("guessing labels by words", self.dataset.len(), |range| {
             let documents: Vec<Document> = range
                 .clone()
                 .into_par_iter()
@@ -165,9 +168,9 @@ impl Guess<'_> {
     fn each_chunk(
         &self,
         stage: &str,
+        documents: usize,
         mut work: impl FnMut(std::ops::Range<usize>) -> Result<(), MethodError>,
     ) -> Result<(), MethodError> {
-        let documents = self.dataset.len();
         let stage = Stage::start(self.context.progress, stage, Some(documents as u64));
         for first in (0..documents).step_by(CHUNK) {
             if self.context.stop.is_asked() {

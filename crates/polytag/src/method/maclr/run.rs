@@ -246,6 +246,10 @@ impl Run<'_> {
             return Ok(left);
         }
         let loop_config = config.loop_config(pairs.len(), stage.epochs, context.seed);
+        let pairs = match config.drawn(pairs.len(), stage.epochs, context.seed) {
+            Some(drawn) => pairs.only(&drawn),
+            None => pairs,
+        };
         let schedule = Schedule::new(config, pairs.len(), loop_config.steps);
         let (encoder, mut parameters) = stage.begin(base)?;
         let folder = stage.folder()?;
@@ -275,9 +279,12 @@ impl Run<'_> {
 
     /// Labels that the encoder and `lexical` guess.
     fn guessed(&self, encoder: &SentenceEncoder, documents: &Texts) -> Result<Matches, MethodError> {
-        let by_words = if self.config.pseudo_lexical > 0 { self.by_words()? } else { &[] };
+        let config = self.config;
+        let by_words = if config.pseudo_lexical > 0 { self.by_words()? } else { &[] };
         let siamese = self.siamese(encoder.encoder(), encoder);
-        self.guess().matches(documents, (&siamese, encoder.parameters()), by_words)
+        let drawn = config.drawn(documents.len(), config.stage_two_epochs, self.context.seed);
+        let places = drawn.unwrap_or_else(|| (0..documents.len()).collect());
+        self.guess().matches((documents, &places), (&siamese, encoder.parameters()), by_words)
     }
 
     fn guess(&self) -> Guess<'_> {
