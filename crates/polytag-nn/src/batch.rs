@@ -51,10 +51,19 @@ pub(crate) struct Tiles {
     pub(crate) count: usize,
     /// How many of them are of long sequences.
     pub(crate) long: usize,
-    /// Where the numbers of the short sequences lie.
-    pub(crate) short_sequences: u64,
-    /// How many sequences are short.
-    pub(crate) short: usize,
+    /// The sequences of which a block takes all.
+    pub(crate) short_sequences: Sequences,
+    /// The others, the longest first.
+    pub(crate) long_sequences: Sequences,
+}
+
+/// Numbers of sequences, on the GPU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sequences {
+    /// Where they lie.
+    pub(crate) address: u64,
+    /// How many they are.
+    pub(crate) count: usize,
 }
 
 /// Which tokens have a value (a word or a position): for the sums of embedding gradients, which are
@@ -220,13 +229,14 @@ impl Packed {
         };
         let positions = append(&self.positions);
         let offsets = append(&self.offsets);
-        let (tiles, long, short_sequences) = self.tile_list();
+        let TileList { tiles, long, short_sequences, long_sequences } = self.tile_list();
         // Pairs are read as one word of eight bytes.
         if !(self.ids.len() + self.positions.len() + self.offsets.len()).is_multiple_of(2) {
             append(&[0]);
         }
         let tiles_at = append(&tiles);
-        let short_at = append(&short_sequences);
+        let [short_sequences, long_sequences] = [short_sequences, long_sequences]
+            .map(|sequences| Sequences { address: append(&sequences), count: sequences.len() });
         let mut groups = [&self.ids, &self.positions].map(|values| {
             let (values, starts, tokens) = occurrences(values);
             let count = values.len();
@@ -247,8 +257,8 @@ impl Packed {
                 all: base + tiles_at,
                 count: tiles.len() / 2,
                 long,
-                short_sequences: base + short_at,
-                short: short_sequences.len(),
+                short_sequences: short_sequences.at(base),
+                long_sequences: long_sequences.at(base),
             },
             by_id,
             by_position,
@@ -256,11 +266,10 @@ impl Packed {
         })
     }
 
-    /// Pairs of a sequence and the first row of a tile in it, those of long sequences first; how many
-    /// of those there are; and the short sequences.
-    fn tile_list(&self) -> (Vec<u32>, usize, Vec<u32>) {
+    fn tile_list(&self) -> TileList {
         let lengths = self.offsets.windows(2).map(|ends| ends[1] - ends[0]);
-        let (long, short): (Vec<_>, Vec<_>) = (0u32..).zip(lengths).partition(|&(_, length)| length > SHORT);
+        let (mut long, short): (Vec<_>, Vec<_>) =
+            (0u32..).zip(lengths).partition(|&(_, length)| length > SHORT);
         let tiles = |sequences: &[(u32, u32)]| -> Vec<u32> {
             let rows = |&(sequence, length): &(u32, u32)| {
                 (0..length).step_by(TILE).flat_map(move |row| [sequence, row])
@@ -270,7 +279,32 @@ impl Packed {
         let mut all = tiles(&long);
         let long_tiles = all.len() / 2;
         all.extend(tiles(&short));
-        (all, long_tiles, short.iter().map(|&(sequence, _)| sequence).collect())
+        long.sort_by_key(|&(_, length)| std::cmp::Reverse(length));
+        let numbers = |sequences: &[(u32, u32)]| sequences.iter().map(|&(sequence, _)| sequence).collect();
+        TileList {
+            tiles: all,
+            long: long_tiles,
+            short_sequences: numbers(&short),
+            long_sequences: numbers(&long),
+        }
+    }
+}
+
+/// What of [`Tiles`] is to be brought to the GPU.
+#[derive(Debug, PartialEq)]
+struct TileList {
+    /// Pairs of a sequence and the first row of a tile in it, those of long sequences first.
+    tiles: Vec<u32>,
+    /// How many of those are of long sequences.
+    long: usize,
+    short_sequences: Vec<u32>,
+    /// The longest first.
+    long_sequences: Vec<u32>,
+}
+
+impl Sequences {
+    fn at(self, base: u64) -> Sequences {
+        Sequences { address: base + self.address, ..self }
     }
 }
 
@@ -307,9 +341,14 @@ mod tests {
         assert_eq!((batch.len(), batch.tokens()), (2, 4));
         assert_eq!(batch.offsets(), [0, 3, 4]);
         assert_eq!(batch.positions(), [2, 3, 4, 2]);
-        let long = vec![1; 130];
-        let batch = Batch::new(&Device::cpu(), [&[1][..], &long], 0).unwrap();
-        let expected = (vec![1, 0, 1, 64, 1, 128, 0, 0], 3, vec![0]);
+        let (long, longer) = (vec![1; 130], vec![1; 193]);
+        let batch = Batch::new(&Device::cpu(), [&[1][..], &long, &longer], 0).unwrap();
+        let expected = TileList {
+            tiles: vec![1, 0, 1, 64, 1, 128, 2, 0, 2, 64, 2, 128, 2, 192, 0, 0],
+            long: 7,
+            short_sequences: vec![0],
+            long_sequences: vec![2, 1],
+        };
         assert_eq!(batch.packed.tile_list(), expected, "long sequences come first");
     }
 

@@ -1,5 +1,6 @@
 //! From kernel text to machine code, and the cache of that on disk.
 
+use std::collections::hash_map::Entry;
 use std::ffi::{CString, c_char};
 use std::fs;
 use std::io::Write as _;
@@ -16,22 +17,36 @@ use crate::error::Error;
 const PRELUDE: &str = concat!(include_str!("../random.cu"), include_str!("prelude.cu"));
 
 impl Cuda {
-    /// A kernel by module and name, compiled and loaded when it is first asked for.
-    pub(super) fn function(&self, source: &KernelSource, name: &'static str) -> Result<Function, Error> {
+    /// A kernel by module and name, compiled and loaded when it is first asked for, that may use so many bytes of
+    /// shared memory.
+    pub(super) fn function(
+        &self,
+        source: &KernelSource,
+        name: &'static str,
+        shared: u32,
+    ) -> Result<Function, Error> {
         let key: FunctionKey = ((source.module, source.define), name);
         let mut functions = self.inner.functions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(&function) = functions.get(&key) {
-            return Ok(function);
+        let known = match functions.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let module = self.module(source)?;
+                let symbol = CString::new(name).expect("kernel names have no zero byte");
+                // SAFETY: the module is loaded and stays so.
+                let function =
+                    unsafe { driver::module::get_function(module.0, symbol) }.map_err(|problem| {
+                        let action = format!("looking for the kernel {name}");
+                        Error::Cuda { action, problem: format!("{problem:?}") }
+                    })?;
+                place.insert((Function(function), 0))
+            }
+        };
+        if shared > known.1 {
+            self.bind()?;
+            prepare_shared_memory(known.0, shared)?;
+            known.1 = shared;
         }
-        let module = self.module(source)?;
-        let symbol = CString::new(name).expect("kernel names have no zero byte");
-        // SAFETY: the module is loaded and stays so.
-        let function = unsafe { driver::module::get_function(module.0, symbol) }.map_err(|problem| {
-            Error::Cuda { action: format!("looking for the kernel {name}"), problem: format!("{problem:?}") }
-        })?;
-        let function = Function(function);
-        functions.insert(key, function);
-        Ok(function)
+        Ok(known.0)
     }
 
     fn module(&self, source: &KernelSource) -> Result<Module, Error> {
@@ -53,7 +68,10 @@ impl Cuda {
     fn machine_code(&self, source: &KernelSource) -> Result<Vec<u8>, Error> {
         let text = format!("{PRELUDE}\n{}", source.text);
         let (major, minor) = self.inner.architecture;
-        let mut options = vec![format!("--gpu-architecture=sm_{major}{minor}"), "--std=c++17".to_owned()];
+        // With what no later architecture has.
+        let own = if self.is_hopper() { "a" } else { "" };
+        let mut options =
+            vec![format!("--gpu-architecture=sm_{major}{minor}{own}"), "--std=c++17".to_owned()];
         options.extend(source.define.split_whitespace().map(|define| format!("-D{define}")));
         let Some(folder) = &self.inner.kernel_cache else { return compile(source.module, &text, &options) };
         let file = folder.join(format!("{}-{}.cubin", source.module, digest(&text, &options)));
@@ -143,12 +161,22 @@ unsafe fn machine_code_of(program: nvrtc_sys::nvrtcProgram) -> Result<Vec<u8>, E
     }
 }
 
-/// Lets a kernel use more shared memory than the default.
-pub(super) fn allow_shared_memory(function: Function, bytes: u32) -> Result<(), Error> {
-    let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-    // SAFETY: the function is of a loaded module.
-    unsafe { driver::function::set_function_attribute(function.0, attribute, bytes as i32) }
-        .map_err(Error::cuda("asking for shared memory"))
+/// From how much shared memory a block has on a kernel gets all that a multiprocessor has: the rest is a cache, of
+/// which such kernels have no use.
+const MUCH_SHARED: u32 = 16 << 10;
+
+/// Lets a kernel use so much shared memory.
+fn prepare_shared_memory(function: Function, bytes: u32) -> Result<(), Error> {
+    use sys::CUfunction_attribute as Attribute;
+    let set = |attribute, value| {
+        // SAFETY: the function is of a loaded module.
+        unsafe { driver::function::set_function_attribute(function.0, attribute, value) }
+            .map_err(Error::cuda("asking for shared memory"))
+    };
+    if bytes >= MUCH_SHARED {
+        set(Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100)?;
+    }
+    set(Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes as i32)
 }
 
 #[cfg(test)]

@@ -4,13 +4,10 @@ use std::ffi::c_void;
 
 use cudarc::driver::result as driver;
 
-use super::compiler::{KernelSource, allow_shared_memory};
+use super::compiler::KernelSource;
 use super::{Buffer, Cuda};
 use crate::error::Error;
 use crate::random::{Dropout, Key, PairedDropout};
-
-/// What a kernel may use of shared memory without being asked to allow more.
-const DEFAULT_SHARED: u32 = 48 << 10;
 
 /// A kernel about to be run: its shape, then its arguments in the order the kernel takes them.
 pub(crate) struct Launch<'a> {
@@ -107,11 +104,8 @@ impl<'a> Launch<'a> {
         if self.grid.0 == 0 || self.grid.1 == 0 {
             return Ok(());
         }
-        let function = self.device.function(self.source, self.name)?;
+        let function = self.device.function(self.source, self.name, self.shared)?;
         self.device.bind()?;
-        if self.shared > DEFAULT_SHARED {
-            allow_shared_memory(function, self.shared)?;
-        }
         let mut pointers: Vec<*mut c_void> =
             self.arguments.iter_mut().map(|argument| argument.as_mut_ptr().cast()).collect();
         // SAFETY: the function is of a loaded module; the arguments live until the call returns, which

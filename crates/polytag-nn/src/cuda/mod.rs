@@ -57,7 +57,8 @@ struct Inner {
     architecture: (i32, i32),
     multiprocessors: usize,
     kernel_cache: Option<PathBuf>,
-    functions: Mutex<HashMap<FunctionKey, Function>>,
+    /// Kernels, and the bytes of shared memory that each may use.
+    functions: Mutex<HashMap<FunctionKey, (Function, u32)>>,
     modules: Mutex<HashMap<ModuleKey, Module>>,
     plans: Mutex<product::Plans>,
     blas: Blas,
@@ -143,6 +144,11 @@ impl Cuda {
     /// Which device of the machine it is, from zero.
     pub(crate) fn ordinal(&self) -> usize {
         self.inner.context.ordinal()
+    }
+
+    /// Whether it has what only GPUs of compute capability 9.0 have: the kernels for those do not run elsewhere.
+    pub(crate) fn is_hopper(&self) -> bool {
+        self.inner.architecture == (9, 0)
     }
 
     /// How many multiprocessors the device has.

@@ -1,9 +1,10 @@
 // Attention over packed sequences, forward and backward, without scores in device memory.
 //
-// Compiled once a head dimension (HEAD_DIM 32 or 64), with and without a bias (BIAS 0 or 1) and dropout
-// (DROPOUT 0 or 1), after random.cu, before attention_bias.cu, attention_backward.cu and attention_long.cu,
-// for compute capability 8.0 and later. Needs no header: bf16 values travel as 16-bit integers, the tensor
-// cores are called by name.
+// This text is what all of its kernels share: sizes, tiles in shared memory, the softmax. It is compiled after
+// instructions.cu, and after it come, once a head dimension (HEAD_DIM 32 or 64), with and without a bias (BIAS
+// 0 or 1) and dropout (DROPOUT 0 or 1), forward.cu, bias.cu, backward.cu and long.cu, for compute capability
+// 8.0 and later; and hopper.cu for capability 9.0 alone, for heads of 64 without a bias. Needs no header: bf16
+// values travel as 16-bit integers.
 //
 // In:  qkv    bf16 [tokens, 3 * hidden]: queries, keys and values side by side, heads side by side in each
 //      offsets [sequences + 1]: where the sequences, of at most 512 tokens, begin and end
@@ -38,8 +39,6 @@
 // Rows past a sequence's end are zero: they add nothing to a product, so only keys need a mask, in a
 // sequence's last columns.
 
-typedef unsigned short bf16;
-
 constexpr int TILE = 64;
 constexpr int SHORT = 128;
 constexpr int DISTANCES = 1023; // j - i + 511 for i and j below 512, where rows past the end lie too
@@ -55,103 +54,12 @@ constexpr float FIXED_POINT = 1099511627776.0f; // 2^40: sums up to 2^23 in step
 
 extern __shared__ __align__(1024) unsigned char memory[];
 
-// --- instructions
-
-// A lane's part of a 16 x 16 left operand, or of two 16 x 8 right operands.
-struct Fragment { u32 part[4]; };
-
-__device__ __forceinline__ u32 shared_address(const void* pointer) {
-    return (u32)__cvta_generic_to_shared(pointer);
-}
-
-// Starts a copy of 16 bytes to shared memory; zeros, and nothing read, where there is no source.
-__device__ __forceinline__ void copy_chunk(u32 to, const void* from, bool exists) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 :: "r"(to), "l"(from), "r"(exists ? 16 : 0) : "memory");
-}
-
-__device__ __forceinline__ void copy_float(u32 to, const float* from) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(to), "l"(from) : "memory");
-}
-
-__device__ __forceinline__ void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-
-__device__ __forceinline__ Fragment load_matrices(u32 address) {
-    Fragment f;
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(f.part[0]), "=r"(f.part[1]), "=r"(f.part[2]), "=r"(f.part[3])
-                 : "r"(address) : "memory");
-    return f;
-}
-
-__device__ __forceinline__ Fragment load_transposed(u32 address) {
-    Fragment f;
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(f.part[0]), "=r"(f.part[1]), "=r"(f.part[2]), "=r"(f.part[3])
-                 : "r"(address) : "memory");
-    return f;
-}
-
-// sum += left (16 x 16) * right (16 x 8), the right operand in two parts.
-__device__ __forceinline__ void multiply_add(float (&sum)[4], const Fragment& left, u32 right0, u32 right1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(left.part[0]), "r"(left.part[1]), "r"(left.part[2]), "r"(left.part[3]),
-          "r"(right0), "r"(right1));
-}
-
-// Two values rounded to bf16, the first in the low half.
-__device__ __forceinline__ u32 pack(float first, float second) {
-    u32 packed;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(second), "f"(first));
-    return packed;
-}
-
-__device__ __forceinline__ float power_of_two(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// The same number, of which the compiler does not know how to compute it again: it stays in a register.
-__device__ __forceinline__ u32 opaque(u32 x) {
-    asm volatile("mov.u32 %0, %0;" : "+r"(x));
-    return x;
-}
-
 __device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
 
-// Whether the values that a random number's halves stand for are kept.
-struct Kept { bool low, high; };
-
-// Fifteen bits of either half, as a positive 16-bit float, against the threshold: both in one instruction.
-// What is not a number lies above every threshold and is kept.
-__device__ __forceinline__ Kept kept(u32 bits, u32 thresholds) {
-    u32 low, high;
-    asm("{.reg .pred p, q;\n"
-        "setp.geu.f16x2 p|q, %2, %3;\n"
-        "selp.u32 %0, 1, 0, p;\n"
-        "selp.u32 %1, 1, 0, q;}"
-        : "=r"(low), "=r"(high) : "r"(bits & 0x7fff7fff), "r"(thresholds));
-    return {low != 0, high != 0};
-}
-
-__device__ __forceinline__ void store_word(u32 address, u32 word) {
-    asm volatile("st.shared.u32 [%0], %1;" :: "r"(address), "r"(word) : "memory");
-}
-
-__device__ __forceinline__ uint4 load_chunk(u32 address) {
-    uint4 c;
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(c.x), "=r"(c.y), "=r"(c.z), "=r"(c.w) : "r"(address) : "memory");
-    return c;
-}
-
-__device__ __forceinline__ float load_bf16(u32 address) {
-    unsigned short half;
-    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(half) : "r"(address) : "memory");
-    return __uint_as_float((u32)half << 16);
+// Adds the product of two pairs of bf16 values.
+__device__ __forceinline__ float dot_pair(u32 a, u32 b, float sum) {
+    sum = fmaf(__uint_as_float(a << 16), __uint_as_float(b << 16), sum);
+    return fmaf(__uint_as_float(a & 0xffff0000), __uint_as_float(b & 0xffff0000), sum);
 }
 
 // --- tiles
@@ -257,99 +165,51 @@ __device__ __forceinline__ void drop_pairs(
     }
 }
 
-// --- forward
-
-extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_forward(
-    const bf16* __restrict__ qkv, const int* __restrict__ offsets, const int2* __restrict__ tiles,
-    const float* __restrict__ bias, bf16* __restrict__ out, float* __restrict__ log_sums,
-    int tokens, int heads, float scale, PairedDropout dropout
+// The delta of a row, the product of its output with that one's gradient, by two threads a row, neighbours on
+// alternate chunks.
+__device__ __forceinline__ void load_output(
+    uint4 (&output)[CHUNKS / 2], const bf16* out, int stride, int valid
 ) {
-    const int2 tile = tiles[blockIdx.x];
-    const int head = blockIdx.y, warp = threadIdx.x >> 5;
-    const int group = (threadIdx.x & 31) >> 2, pair = threadIdx.x & 3;
-    const int start = offsets[tile.x], length = offsets[tile.x + 1] - start;
-    const int hidden = heads * HEAD_DIM, stride = 3 * hidden;
-    const bf16* queries = qkv + (size_t)start * stride + head * HEAD_DIM;
-    const bf16* keys = queries + hidden;
-    const bf16* values = keys + hidden;
-
-    const u32 query_tile = shared_address(memory);
-    const u32 own_rows = query_tile + warp * 16 * ROW;
-    float* distances = (float*)(memory + 5 * TILE_BYTES);
-    load_tile(query_tile, queries + tile.y * stride, stride, length - tile.y);
-    load_tile(query_tile + TILE_BYTES, keys, stride, length);
-    load_tile(query_tile + 2 * TILE_BYTES, values, stride, length);
-    if (BIAS) load_bias<128>(distances, bias, head);
-    wait_for_copies();
-    __syncthreads();
-
-    Fragment query[STEPS];
+    const int row = threadIdx.x >> 1;
 #pragma unroll
-    for (int step = 0; step < STEPS; step++) {
-        query[step] = load_matrices(step_to(own_rows + lane_by_row(), 0, step));
+    for (int i = 0; i < CHUNKS / 2; i++) {
+        output[i] = row < valid ? *(const uint4*)(out + row * stride + (2 * i + (threadIdx.x & 1)) * 8)
+                                : make_uint4(0, 0, 0, 0);
     }
+}
 
-    const float factor = BIAS ? 1.0f : scale * LOG2_E; // makes exponents of two of scores
-    const int row = tile.y + warp * 16 + group;
-    const u32 mask_row = (u32)(start + row) * heads + head;
-    const u32 row_bits[2] = {random_row(dropout.low, mask_row),
-                             random_row(dropout.low, mask_row + 8 * heads)};
-    float sums[COLUMNS][4] = {};
+// The delta of row threadIdx.x / 2, in both of its threads.
+__device__ __forceinline__ float row_delta(const uint4 (&output)[CHUNKS / 2], u32 d_out_tile) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < CHUNKS / 2; i++) {
+        const uint4 d = load_chunk(d_out_tile + place(threadIdx.x >> 1, 2 * i + (threadIdx.x & 1)));
+        sum = dot_pair(output[i].x, d.x, dot_pair(output[i].y, d.y, sum));
+        sum = dot_pair(output[i].z, d.z, dot_pair(output[i].w, d.w, sum));
+    }
+    return sum + __shfl_xor_sync(0xffffffff, sum, 1);
+}
+
+// --- softmax
+
+// Two values of a lane's rows each, from accumulators side by side, as a left operand of depth 16.
+__device__ __forceinline__ Fragment operand_of(const float (&left)[4], const float (&right)[4]) {
+    return {{pack(left[0], left[1]), pack(left[2], left[3]), pack(right[0], right[1]), pack(right[2], right[3])}};
+}
+
+// The softmax of a lane's two rows over keys that pass by, 64 at a time.
+struct PassingSoftmax {
+    float factor; // makes exponents of two of scores
     // What is subtracted from a row's scores: their maximum at some time. It follows the maximum only where
     // powers would pass 2^16, which floats bear, so that sums are rarely corrected.
-    const float slack = 16.0f / factor;
+    float slack;
     float level[2] = {-infinity(), -infinity()};
     float total[2] = {0.0f, 0.0f};
-    for (int first = 0, odd = 0; first < length; first += TILE, odd ^= 1) {
-        const u32 key_tile = query_tile + (1 + 2 * odd) * TILE_BYTES;
-        if (first > 0) {
-            wait_for_copies();
-            __syncthreads();
-        }
-        if (first + TILE < length) {
-            const int next = first + TILE;
-            const u32 other = query_tile + (3 - 2 * odd) * TILE_BYTES;
-            load_tile(other, keys + next * stride, stride, length - next);
-            load_tile(other + TILE_BYTES, values + next * stride, stride, length - next);
-        }
-        // A warp without rows copies for the others.
-        if (__all_sync(~0u, tile.y + warp * 16 >= length)) continue;
 
-        float scores[8][4] = {};
-#pragma unroll
-        for (int step = 0; step < STEPS; step++) {
-#pragma unroll
-            for (int n = 0; n < 4; n++) {
-                const Fragment key = load_matrices(step_to(key_tile + lane_by_column(), n, step));
-                multiply_add(scores[2 * n], query[step], key.part[0], key.part[1]);
-                multiply_add(scores[2 * n + 1], query[step], key.part[2], key.part[3]);
-            }
-        }
+    __device__ __forceinline__ explicit PassingSoftmax(float factor) : factor(factor), slack(16.0f / factor) {}
 
-        const int column = first + 2 * pair;
-        if (BIAS) {
-            const float* nearest = distances + (column - row + 511);
-#pragma unroll
-            for (int n = 0; n < 8; n++) {
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    // The test is for the compiler's sake: it reads fewer values ahead and spills none.
-                    const bool exists = row + (e >> 1) * 8 < length;
-                    const float by = exists ? nearest[n * 8 + (e & 1) - (e >> 1) * 8] : 0.0f;
-                    scores[n][e] = fmaf(scores[n][e], scale * LOG2_E, by);
-                }
-            }
-        }
-        if (first + TILE > length) {
-#pragma unroll
-            for (int n = 0; n < 8; n++) {
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    if (column + n * 8 + (e & 1) >= length) scores[n][e] = -infinity();
-                }
-            }
-        }
-
+    // Turns scores into powers, and corrects what was summed up with those before.
+    __device__ __forceinline__ void take(float (&scores)[8][4], float (&sums)[COLUMNS][4]) {
         float highest[2];
 #pragma unroll
         for (int half = 0; half < 2; half++) {
@@ -386,34 +246,18 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_forward(
                 }
             }
         }
-        if (DROPOUT) drop_pairs(scores, row_bits, column, dropout);
+    }
 
+    // Adds up what the four lanes of a row have; writes the logs of the sums of the rows before `valid`.
+    __device__ __forceinline__ void finish(float* log_sums, int valid) {
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            const float (&left)[4] = scores[2 * k], (&right)[4] = scores[2 * k + 1];
-            const Fragment weights = {{pack(left[0], left[1]), pack(left[2], left[3]),
-                                       pack(right[0], right[1]), pack(right[2], right[3])}};
-#pragma unroll
-            for (int n = 0; n < COLUMNS / 2; n++) {
-                const Fragment value = load_transposed(step_to(key_tile + TILE_BYTES + lane_by_row(), k, n));
-                multiply_add(sums[2 * n], weights, value.part[0], value.part[1]);
-                multiply_add(sums[2 * n + 1], weights, value.part[2], value.part[3]);
+        for (int half = 0; half < 2; half++) {
+            total[half] += __shfl_xor_sync(0xffffffff, total[half], 1);
+            total[half] += __shfl_xor_sync(0xffffffff, total[half], 2);
+            const int row = ((threadIdx.x & 31) >> 2) + half * 8;
+            if ((threadIdx.x & 3) == 0 && row < valid) {
+                log_sums[row] = level[half] * factor * LN_2 + logf(total[half]);
             }
         }
     }
-
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        total[half] += __shfl_xor_sync(0xffffffff, total[half], 1);
-        total[half] += __shfl_xor_sync(0xffffffff, total[half], 2);
-        if (pair == 0 && row + half * 8 < length) {
-            log_sums[(size_t)head * tokens + start + row + half * 8] =
-                level[half] * factor * LN_2 + logf(total[half]);
-        }
-    }
-    put_rows(own_rows, sums, dropout.scale / total[0], dropout.scale / total[1]);
-    __syncwarp();
-    const int first_row = tile.y + warp * 16;
-    bf16* target = out + (size_t)(start + first_row) * hidden + head * HEAD_DIM;
-    store_rows<32>(target, hidden, own_rows, min(16, length - first_row));
-}
+};

@@ -1,5 +1,5 @@
 // The backward pass of attention: what all sequences share, and the kernel for short ones. Compiled after
-// attention.cu, whose header says what lies where, and attention_bias.cu, before attention_long.cu.
+// tiles.cu, whose header says what lies where, and bias.cu, before long.cu.
 //
 // With P the probabilities, M the dropout mask of zeros and ones, F the factor of what is kept and S the
 // scaled scores:
@@ -7,35 +7,6 @@
 //   d_keys    = F * scale * dS^T queries     delta  = row sums of d_out * out, divided by F
 //   d_queries = F * scale * dS keys          d_bias = F * sums of dS by distance
 // The factor is applied once a row, not once a score: what is called dS here is a score's gradient over F.
-
-// Half of a row's delta is a thread's: two threads a row, neighbours on alternate chunks.
-__device__ __forceinline__ void load_output(
-    uint4 (&output)[CHUNKS / 2], const bf16* out, int stride, int valid
-) {
-    const int row = threadIdx.x >> 1;
-#pragma unroll
-    for (int i = 0; i < CHUNKS / 2; i++) {
-        output[i] = row < valid ? *(const uint4*)(out + row * stride + (2 * i + (threadIdx.x & 1)) * 8)
-                                : make_uint4(0, 0, 0, 0);
-    }
-}
-
-__device__ __forceinline__ float dot_pair(u32 a, u32 b, float sum) {
-    sum = fmaf(__uint_as_float(a << 16), __uint_as_float(b << 16), sum);
-    return fmaf(__uint_as_float(a & 0xffff0000), __uint_as_float(b & 0xffff0000), sum);
-}
-
-// The delta of row threadIdx.x / 2, in both of its threads.
-__device__ __forceinline__ float row_delta(const uint4 (&output)[CHUNKS / 2], u32 d_out_tile) {
-    float sum = 0.0f;
-#pragma unroll
-    for (int i = 0; i < CHUNKS / 2; i++) {
-        const uint4 d = load_chunk(d_out_tile + place(threadIdx.x >> 1, 2 * i + (threadIdx.x & 1)));
-        sum = dot_pair(output[i].x, d.x, dot_pair(output[i].y, d.y, sum));
-        sum = dot_pair(output[i].z, d.z, dot_pair(output[i].w, d.w, sum));
-    }
-    return sum + __shfl_xor_sync(0xffffffff, sum, 1);
-}
 
 // The products that make scores start at minus a query's log sum, over the scale, and those that make the
 // gradients of probabilities at minus its delta: the tensor cores subtract for nothing. Where queries are the
@@ -198,10 +169,10 @@ extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_short(
     load_rows<256>(query_tile, qkv + from, stride, rows, length);
     load_rows<256>(key_tile, qkv + from + hidden, stride, rows, length);
     load_rows<256>(value_tile, qkv + from + 2 * hidden, stride, rows, length);
-    if (threadIdx.x < rows) {
+    if ((int)threadIdx.x < rows) {
         float* at = starts + start_place(threadIdx.x);
         const size_t row = (size_t)head * tokens + start + threadIdx.x;
-        at[0] = at[2] = threadIdx.x < length ? log_sums[row] / -scale : -infinity();
+        at[0] = at[2] = (int)threadIdx.x < length ? log_sums[row] / -scale : -infinity();
         row_bits[threadIdx.x] = random_row(dropout.low, (start + threadIdx.x) * heads + head);
     }
     if (BIAS) load_bias<256>(distances, bias, head);
@@ -212,7 +183,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_short(
     const float delta = row_delta(output, d_out_tile) / dropout.scale;
     // Either of a row's threads writes one of the two copies.
     d_starts[start_place(threadIdx.x >> 1) + (threadIdx.x & 1) * 2] =
-        (threadIdx.x >> 1) < length ? -delta : 0.0f;
+        (int)(threadIdx.x >> 1) < length ? -delta : 0.0f;
     __syncthreads();
 
     const int own = warp * 16;

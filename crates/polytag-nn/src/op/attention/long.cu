@@ -1,5 +1,5 @@
 // The backward pass of attention for long sequences, in two passes: over the queries, then over the keys.
-// Compiled after attention_backward.cu, whose header has the formulas.
+// Compiled after backward.cu, whose header has the formulas.
 
 // A tile of queries and one of d_out and, once they are in registers, the sums of four warps by distance.
 constexpr int QUERY_BYTES = 2 * TILE_BYTES + 512;
@@ -109,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention_backward_que
     wait_for_copies();
     __syncthreads();
     const float own_delta = row_delta(output, d_out_tile) / dropout.scale;
-    if ((threadIdx.x >> 1) < valid) {
+    if ((int)(threadIdx.x >> 1) < valid) {
         // One of a row's threads writes the start of its scores, the other that of their gradients.
         const size_t at = (size_t)head * tokens + start + tile.y + (threadIdx.x >> 1);
         if (threadIdx.x & 1) starts[(size_t)heads * tokens + at] = -own_delta;

@@ -1,12 +1,14 @@
 //! Attention over packed sequences, fused: no matrix of tokens by tokens is ever in memory.
 //!
 //! On the way back the probabilities are computed again from the logarithms of their sums. On the GPU
-//! sequences of up to 128 tokens go through one block each, longer ones through two passes; the header
-//! of `attention.cu` says how.
+//! sequences of up to 128 tokens go through one block each, longer ones through two passes, or on Hopper
+//! through one; the headers of `tiles.cu` and `hopper.cu` say how.
+
+mod cuda;
+mod hopper; // long sequences on GPUs of compute capability 9.0
 
 use crate::batch::Batch;
 use crate::cpu;
-use crate::cuda::{Buffer, Cuda, KernelSource, Launch};
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::Error;
@@ -14,32 +16,6 @@ use crate::op::relative_bias::DISTANCES;
 use crate::random::PairedDropout;
 use crate::tape::{Backward, Flow, Link, Tape, Var};
 use crate::tensor::Tensor;
-
-const TEXT: &str = concat!(
-    include_str!("attention.cu"),
-    include_str!("attention_bias.cu"),
-    include_str!("attention_backward.cu"),
-    include_str!("attention_long.cu")
-);
-
-/// The kernels for heads of 32 or 64 columns: plain, with dropout, with a bias, with both. What holds for
-/// all scores is decided when a kernel is compiled: a branch in the innermost loop costs more than its test.
-static HEADS_OF_32: [KernelSource; 4] = [
-    kernels("HEAD_DIM=32 BIAS=0 DROPOUT=0"),
-    kernels("HEAD_DIM=32 BIAS=0 DROPOUT=1"),
-    kernels("HEAD_DIM=32 BIAS=1 DROPOUT=0"),
-    kernels("HEAD_DIM=32 BIAS=1 DROPOUT=1"),
-];
-static HEADS_OF_64: [KernelSource; 4] = [
-    kernels("HEAD_DIM=64 BIAS=0 DROPOUT=0"),
-    kernels("HEAD_DIM=64 BIAS=0 DROPOUT=1"),
-    kernels("HEAD_DIM=64 BIAS=1 DROPOUT=0"),
-    kernels("HEAD_DIM=64 BIAS=1 DROPOUT=1"),
-];
-
-const fn kernels(define: &'static str) -> KernelSource {
-    KernelSource { module: "attention", text: TEXT, define }
-}
 
 /// How attention is paid.
 #[derive(Clone, Copy, Debug)]
@@ -116,20 +92,6 @@ impl Shape {
         }
     }
 
-    fn kernels(&self, bias: bool) -> &'static KernelSource {
-        let variant = 2 * usize::from(bias) + usize::from(self.dropout.is_some());
-        match self.head_dim {
-            32 => &HEADS_OF_32[variant],
-            64 => &HEADS_OF_64[variant],
-            other => panic!("heads of {other} columns are refused when an encoder is read"),
-        }
-    }
-
-    /// Bytes of shared memory: `tiles` tiles of 64 rows, `more` besides, and `with_bias` if there is one.
-    fn shared(&self, tiles: usize, more: usize, with_bias: usize, bias: bool) -> usize {
-        tiles * 128 * self.head_dim + more + if bias { with_bias } else { 0 }
-    }
-
     /// The output and, if it is kept for the way back, the logarithms of the sums, `[heads, tokens]`.
     fn forward(
         &self,
@@ -140,7 +102,7 @@ impl Shape {
         let (tokens, hidden) = (qkv.rows(), qkv.columns() / 3);
         let device = qkv.device();
         let mut out = Tensor::scratch(&device, tokens, hidden, qkv.element())?;
-        // The GPU's kernel always writes them.
+        // The GPU's kernels always write them.
         let wanted = keep || matches!(device, Device::Cuda(_));
         let mut log_sums = match wanted {
             true => Some(Tensor::scratch(&device, self.heads, tokens, Element::F32)?),
@@ -152,98 +114,11 @@ impl Shape {
                 cpu::attention(&self.on_cpu(bias), qkv.values(), out.values_mut(), log_sums);
             }
             Device::Cuda(cuda) => {
-                let tiles = self.batch.tiles();
-                Launch::new(cuda, self.kernels(bias.is_some()), "attention_forward")
-                    .shape(tiles.count, self.heads, 128)
-                    .shared(self.shared(5, 0, 4096, bias.is_some()))
-                    .address(qkv.address())
-                    .address(self.batch.offsets_address())
-                    .address(tiles.all)
-                    .address(bias.map_or(0, Tensor::address))
-                    .address(out.address())
-                    .address(log_sums.as_ref().map_or(0, Tensor::address))
-                    .int(tokens)
-                    .int(self.heads)
-                    .float(self.scale())
-                    .paired_dropout(self.dropout)
-                    .run()?;
+                let log_sums = log_sums.as_ref().expect("they are made on a GPU");
+                cuda::forward(cuda, self, (qkv, bias), (&out, log_sums))?;
             }
         }
         Ok((out, log_sums.filter(|_| keep)))
-    }
-
-    /// The gradient of queries, keys and values, and of the bias if `d_bias` is there to take it.
-    fn backward_on_gpu(
-        &self,
-        cuda: &Cuda,
-        (saved, d_out): (&Saved, &Tensor),
-        (bias, d_bias): (Option<&Tensor>, Option<&Tensor>),
-    ) -> Result<Tensor, Error> {
-        let (tokens, hidden) = (saved.out.rows(), saved.out.columns());
-        let d_qkv = Tensor::scratch(&Device::Cuda(cuda.clone()), tokens, 3 * hidden, saved.qkv.element())?;
-        let sums = match d_bias {
-            Some(_) => {
-                let mut sums = Buffer::take(cuda, 8 * self.heads * DISTANCES)?;
-                sums.clear(0, 8 * self.heads * DISTANCES)?;
-                Some(sums)
-            }
-            None => None,
-        };
-        let sums_address = sums.as_ref().map_or(0, Buffer::pointer);
-        let bias_address = bias.map_or(0, Tensor::address);
-        let tiles = self.batch.tiles();
-        let with_bias = bias.is_some();
-        let kernels = self.kernels(with_bias);
-        let launch = |name, blocks, threads, shared| {
-            Launch::new(cuda, kernels, name).shape(blocks, self.heads, threads).shared(shared)
-        };
-        let settings = |launch: Launch<'_>| {
-            launch.int(tokens).int(self.heads).float(self.scale()).paired_dropout(self.dropout).run()
-        };
-        let short =
-            launch("attention_backward_short", tiles.short, 256, self.shared(8, 35_328, 4096, with_bias))
-                .address(saved.qkv.address())
-                .address(saved.out.address())
-                .address(d_out.address())
-                .address(self.batch.offsets_address())
-                .address(tiles.short_sequences)
-                .address(bias_address)
-                .address(saved.log_sums.address())
-                .address(d_qkv.address())
-                .address(sums_address);
-        settings(short)?;
-        let starts = Buffer::take(cuda, 2 * 4 * self.heads * tokens)?;
-        let queries =
-            launch("attention_backward_queries", tiles.long, 128, self.shared(6, 512, 4096, with_bias))
-                .address(saved.qkv.address())
-                .address(saved.out.address())
-                .address(d_out.address())
-                .address(self.batch.offsets_address())
-                .address(tiles.all)
-                .address(bias_address)
-                .address(saved.log_sums.address())
-                .buffer(&starts)
-                .address(d_qkv.address())
-                .address(sums_address);
-        settings(queries)?;
-        let keys = launch("attention_backward_keys", tiles.long, 128, self.shared(6, 2560, 4096, with_bias))
-            .address(saved.qkv.address())
-            .address(d_out.address())
-            .address(self.batch.offsets_address())
-            .address(tiles.all)
-            .address(bias_address)
-            .buffer(&starts)
-            .address(d_qkv.address());
-        settings(keys)?;
-        if let (Some(sums), Some(d_bias)) = (&sums, d_bias) {
-            Launch::new(cuda, kernels, "attention_bias_gradient")
-                .shape((self.heads * DISTANCES).div_ceil(256), 1, 256)
-                .buffer(sums)
-                .address(d_bias.address())
-                .int(self.heads * DISTANCES)
-                .run()?;
-        }
-        Ok(d_qkv)
     }
 }
 
@@ -284,7 +159,7 @@ impl Backward for Paid {
                 d_qkv
             }
             Device::Cuda(cuda) => {
-                self.shape.backward_on_gpu(cuda, (&self.saved, &gradient), (bias, d_bias.as_ref()))?
+                cuda::backward(cuda, &self.shape, (&self.saved, &gradient), (bias, d_bias.as_ref()))?
             }
         };
         if let Some(d_bias) = d_bias {

@@ -1,5 +1,5 @@
-// The gradient of attention's bias: sums of dS by distance. Compiled after attention.cu, before
-// attention_backward.cu, whose kernels give dS and hand the sums of a block to `add_to_bias`.
+// The gradient of attention's bias: sums of dS by distance. Compiled after tiles.cu, before
+// backward.cu, whose kernels give dS and hand the sums of a block to `add_to_bias`.
 
 __device__ __forceinline__ void add_to_bias(long long* bias_sums, int head, int distance, float sum) {
     atomicAdd((unsigned long long*)bias_sums + head * DISTANCES + distance,
@@ -39,7 +39,7 @@ struct Diagonals {
     // Into SPAN floats from `start` on: the keys at a distance d from the first of the rows at d + 16.
     __device__ __forceinline__ explicit Diagonals(float* start) : upper{}, waiting{} {
         const int group = (threadIdx.x & 31) >> 2, pair = threadIdx.x & 3;
-        span = start + (group & 2) * 8 + (group & 4) * 2 + (2 * pair - group & 7);
+        span = start + (group & 2) * 8 + (group & 4) * 2 + ((2 * pair - group) & 7);
     }
 
     // The lane of a group and of a pair that is counted around the four.
