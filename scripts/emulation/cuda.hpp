@@ -21,6 +21,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <random>
 #include <vector>
@@ -40,7 +41,30 @@ constexpr const char* ELEMENT = "element %zu of shared memory";
 
 enum class Order { First, Last, Shuffled };
 
-enum class Wait { None, Block, Warp };
+enum class Wait { None, Block, Warp, Until, Others };
+
+// When what runs beside the thread that asks for it is done: as early as can be or, which these say, as late.
+struct Late { bool copies, products; };
+
+// What a thread has asked for and not waited for yet, in groups; the last one is still open.
+struct Requests {
+    std::vector<std::vector<std::function<void()>>> groups{1};
+
+    void clear() { groups.assign(1, {}); }
+    void close() { groups.emplace_back(); }
+    bool any() const {
+        return std::any_of(groups.begin(), groups.end(), [](const auto& group) { return !group.empty(); });
+    }
+
+    // Does all but the last `left` closed groups, or all that there is.
+    void finish(size_t left) {
+        while (groups.size() > left + 1) {
+            auto first = std::move(groups.front());
+            groups.erase(groups.begin());
+            for (auto& request : first) request();
+        }
+    }
+};
 
 struct Fibre {
     ucontext_t context;
@@ -50,6 +74,22 @@ struct Fibre {
     int line = 0;
     bool vote = false;           // what it says at a barrier of the block
     uint64_t given = 0;          // what it gives to its warp
+    std::function<bool()> until; // what it waits for, if that is nothing of the block's or the warp's
+    int turns = 0;               // that others still have first
+    Requests copies, products;   // what runs beside it
+    int registers = 0;           // that it has
+};
+
+// What so many arrivals complete, again and again.
+struct Barrier {
+    unsigned count = 0, left = 0, completed = 0;
+
+    void arrive() {
+        if (--left == 0) {
+            left = count;
+            completed++;
+        }
+    }
 };
 
 struct Block {
@@ -59,18 +99,30 @@ struct Block {
     unsigned epoch = 1;           // barriers so far
     unsigned current = 0;
     std::vector<char> shared;
+    std::map<uint64_t, Barrier> barriers;  // by address in shared memory, or by number beyond all addresses
+    int free_registers = 0;                // what threads have given back
     ucontext_t scheduler;
     const std::function<void()>* kernel = nullptr;
 };
 
 inline Block* block = nullptr;
-constexpr size_t STACK = 128 << 10;
+inline Late late = {};
+constexpr size_t STACK = 512 << 10;
+constexpr int REGISTERS = 65536;  // of a multiprocessor
+
+inline Fibre& own() { return block->fibres[block->current]; }
 
 inline void wait(Wait kind, int line) {
     Fibre& own = block->fibres[block->current];
     own.wait = kind;
     own.line = line;
     swapcontext(&own.context, &block->scheduler);
+}
+
+inline void wait_until(int line, std::function<bool()> until) {
+    if (until()) return;
+    own().until = std::move(until);
+    wait(Wait::Until, line);
 }
 
 inline int votes(int line, bool vote) {
@@ -89,6 +141,20 @@ template <class T> T exchange(int line, unsigned mask, T value, unsigned from) {
     T result;
     memcpy(&result, &block->warps[(own & ~31u) + (from & 31)], sizeof(T));
     return result;
+}
+
+inline int warp_votes(int line, bool vote) {
+    exchange(line, ~0u, vote, 0);
+    unsigned first = block->current & ~31u;
+    int yes = 0;
+    for (unsigned lane = first; lane < first + 32; lane++) yes += block->warps[lane] != 0;
+    return yes;
+}
+
+// Lets others go on first who are ready to, for a while.
+inline void yield(int line) {
+    own().turns = 6;
+    wait(Wait::Others, line);
 }
 
 // Dynamic shared memory that notices races.
@@ -132,7 +198,9 @@ inline Place thread_index, block_index, block_size, grid_size;
 
 inline void enter() {
     (*block->kernel)();
-    block->fibres[block->current].is_done = true;
+    if (own().copies.any()) fail("a thread ends before its copies are done", block->current, "thread %zu");
+    if (own().products.any()) fail("a thread ends before its products are done", block->current, "thread %zu");
+    own().is_done = true;
     swapcontext(&block->fibres[block->current].context, &block->scheduler);
 }
 
@@ -154,6 +222,12 @@ inline bool release() {
             block->fibres[lane].wait = Wait::None;
         }
         released = true;
+    }
+    for (Fibre& fibre : block->fibres) {
+        const bool gives_way = fibre.wait == Wait::Others, waits = gives_way || fibre.wait == Wait::Until;
+        if (!waits) continue;
+        if (gives_way ? --fibre.turns == 0 : fibre.until()) fibre.wait = Wait::None;
+        released |= gives_way || fibre.wait == Wait::None;
     }
     int line = 0, votes = 0;
     for (Fibre& fibre : block->fibres) {
@@ -195,6 +269,8 @@ inline void launch(Place grid, unsigned threads, size_t shared, Order order, con
         own.shared.shrink_to_fit();
         touches.assign(shared, Touch());
         own.epoch = 1;
+        own.barriers.clear();
+        own.free_registers = 0;
         if (__start_block_shared) memset(__start_block_shared, 0xA5, __stop_block_shared - __start_block_shared);
         for (Fibre& fibre : own.fibres) {
             getcontext(&fibre.context);
@@ -204,6 +280,9 @@ inline void launch(Place grid, unsigned threads, size_t shared, Order order, con
             makecontext(&fibre.context, enter, 0);
             fibre.is_done = false;
             fibre.wait = Wait::None;
+            fibre.copies.clear();
+            fibre.products.clear();
+            fibre.registers = REGISTERS / threads / 8 * 8;
         }
         for (;;) {
             if (order == Order::Shuffled) std::shuffle(turns.begin(), turns.end(), random);
@@ -244,6 +323,8 @@ inline void launch(Place grid, unsigned threads, size_t shared, Order order, con
 #define __shfl_xor_sync(mask, value, distance) \
     emulation::exchange(__LINE__, mask, value, emulation::block->current ^ (distance))
 #define __shfl_sync(mask, value, lane) emulation::exchange(__LINE__, mask, value, lane)
+#define __any_sync(mask, vote) (emulation::warp_votes(__LINE__, vote) > 0)
+#define __all_sync(mask, vote) (emulation::warp_votes(__LINE__, vote) == 32)
 
 using std::max;
 using std::min;
@@ -266,6 +347,12 @@ template <class T> T atomicAdd(T* at, T value) {
     return before;
 }
 
+inline long long __float2ll_rn(float value) { return std::llrint(value); }
+
+struct int2 { int x, y; };
+struct uint2 { unsigned x, y; };
+struct float2 { float x, y; };
 struct uint4 { unsigned x, y, z, w; };
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 struct float4 { float x, y, z, w; };
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
