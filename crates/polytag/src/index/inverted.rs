@@ -5,7 +5,7 @@
 //! the form's words that the query holds, raised to a power; a label scores as its best form.
 //!
 //! Memory: 12 bytes an entry of a form and 32 a term. Cost of a search: one step for each entry
-//! whose term is in the query.
+//! whose term is in the query, and a power for each form that might be among the best.
 
 use std::ops::Range;
 
@@ -30,6 +30,10 @@ struct Posting {
     weight: f32,
     share: f32,
 }
+
+/// How many forms are scored before it is asked which others can still be among the best, besides two for each label
+/// that is wanted.
+const FIRST: usize = 32;
 
 /// Forms of labels by the terms they hold.
 ///
@@ -66,13 +70,54 @@ pub struct Query<'a> {
     pub allowed: Option<&'a Allowed>,
 }
 
-/// Buffers that one thread uses again and again: 8 bytes a form and 8 a label.
+/// Buffers that one thread uses again and again: at most 24 bytes a form and 12 a label.
 #[derive(Debug, Default)]
 pub struct SearchScratch {
     sums: Vec<(f32, f32)>,
     touched_forms: Vec<u32>,
-    best: Vec<f32>,
-    touched_labels: Vec<LabelId>,
+    found: Vec<Found>,
+    best: Best,
+    scores: Vec<f32>,
+}
+
+/// A form that shares terms with the query.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    label: LabelId,
+    product: f32,
+    coverage: f32,
+}
+
+/// The best score of each label.
+#[derive(Debug, Default)]
+struct Best {
+    /// By position; zero for none.
+    scores: Vec<f32>,
+    /// The labels that have one.
+    labels: Vec<LabelId>,
+}
+
+impl Best {
+    fn take(&mut self, label: LabelId, score: f32) {
+        let best = &mut self.scores[label.index()];
+        // A score that is not a number stays, for whoever ranks labels to find it.
+        if score > *best || score.is_nan() {
+            if *best == 0.0 {
+                self.labels.push(label);
+            }
+            *best = score;
+        }
+    }
+
+    /// The score of the label in place `k`, or zero if there are fewer.
+    fn nth(&self, k: usize, scores: &mut Vec<f32>) -> f32 {
+        scores.clear();
+        scores.extend(self.labels.iter().map(|label| self.scores[label.index()]));
+        match k.checked_sub(1).filter(|&last| last < scores.len()) {
+            Some(last) => *scores.select_nth_unstable_by(last, |a, b| b.total_cmp(a)).1,
+            None => 0.0,
+        }
+    }
 }
 
 impl Inverted {
@@ -117,7 +162,7 @@ impl Inverted {
     /// The best labels for a query. Labels that share no term with it are not ranked.
     pub fn search(&self, query: &Query<'_>, scratch: &mut SearchScratch) -> Result<Ranking, NotFinite> {
         scratch.sums.resize(self.labels.len(), (0.0, 0.0));
-        scratch.best.resize(self.forms.len(), 0.0);
+        scratch.best.scores.resize(self.forms.len(), 0.0);
         for &(term, value) in query.terms {
             for posting in self.postings.get(term as usize).map_or(&[][..], Vec::as_slice) {
                 let sum = &mut scratch.sums[posting.form as usize];
@@ -128,32 +173,38 @@ impl Inverted {
                 sum.1 += posting.share;
             }
         }
+        scratch.found.clear();
         for form in scratch.touched_forms.drain(..) {
             let (product, coverage) = std::mem::take(&mut scratch.sums[form as usize]);
             let Some(label) = self.labels[form as usize] else { continue };
-            if query.allowed.is_some_and(|allowed| !allowed.contains(label)) {
-                continue;
-            }
-            let score = product * coverage.min(1.0).powf(self.coverage_power);
-            let best = &mut scratch.best[label.index()];
-            if *best == 0.0 {
-                scratch.touched_labels.push(label);
-            }
-            // A score that is not a number must reach the check below.
-            if score > *best || score.is_nan() {
-                *best = score;
+            if query.allowed.is_none_or(|allowed| allowed.contains(label)) {
+                scratch.found.push(Found { label, product, coverage });
             }
         }
-        // A label whose forms all scored zero may have been noted more than once.
-        scratch.touched_labels.sort_unstable();
-        scratch.touched_labels.dedup();
+        // The best products first: most others cannot come near them, whatever they cover, and need no power.
+        let first = query.k.saturating_mul(2).saturating_add(FIRST);
+        let (first, rest) = match scratch.found.len() / 2 > first {
+            true => {
+                scratch.found.select_nth_unstable_by(first, |a, b| b.product.total_cmp(&a.product));
+                scratch.found.split_at(first)
+            }
+            false => scratch.found.split_at(scratch.found.len()),
+        };
+        let score = |found: &Found| found.product * found.coverage.min(1.0).powf(self.coverage_power);
+        for found in first {
+            scratch.best.take(found.label, score(found));
+        }
+        // What a form covers is at most all of it, so that it scores its product at most. What is no number is
+        // below nothing.
+        let least = if rest.is_empty() { 0.0 } else { scratch.best.nth(query.k, &mut scratch.scores) };
+        for found in rest.iter().filter(|found| found.product >= least || found.product.is_nan()) {
+            scratch.best.take(found.label, score(found));
+        }
         let mut top = TopK::new(query.k);
         let mut failure = None;
-        for label in scratch.touched_labels.drain(..) {
-            let score = std::mem::take(&mut scratch.best[label.index()]);
-            if score > 0.0 || score.is_nan() {
-                failure = top.push(Scored { label, score }).err().or(failure);
-            }
+        for label in scratch.best.labels.drain(..) {
+            let score = std::mem::take(&mut scratch.best.scores[label.index()]);
+            failure = top.push(Scored { label, score }).err().or(failure);
         }
         failure.map_or_else(|| Ok(top.into_ranking()), Err)
     }
@@ -207,7 +258,28 @@ mod tests {
         Ranking::new(scored, k).unwrap()
     }
 
+    /// So many that most are not scored in full.
+    fn many_forms() -> impl Strategy<Value = Forms> {
+        let entries = prop::collection::btree_map(0u32..12, 0.1f32..1.0, 1..5);
+        prop::collection::vec((0u32..60, entries.prop_map(|map| map.into_iter().collect())), 100..300)
+    }
+
     proptest! {
+        #[test]
+        fn search_among_many_forms_is_exact(
+            forms in many_forms(),
+            terms in prop::collection::btree_map(0u32..14, 0.1f32..1.0, 0..8),
+            k in 0usize..20,
+        ) {
+            let terms: Vec<(u32, f32)> = terms.into_iter().collect();
+            let query = Query { terms: &terms, k, allowed: None };
+            let index = index(&forms, 0.5);
+            let mut scratch = SearchScratch::default();
+            let found = index.search(&query, &mut scratch).unwrap();
+            prop_assert_eq!(&found, &by_hand(&forms, &terms, k, None));
+            prop_assert_eq!(index.search(&query, &mut scratch).unwrap(), found);
+        }
+
         #[test]
         fn search_is_exact(
             forms in forms(),
