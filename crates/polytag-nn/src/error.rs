@@ -14,8 +14,8 @@ pub enum Error {
     },
     /// The device has not enough memory.
     #[error(
-        "the {device} is out of memory: {asked} more were asked for, {used} are in use and {limit} is all there \
-         is; lower the batch, the longest input (max_tokens) or the label chunk"
+        "the {device} is out of memory: {asked} more were asked for, this program uses {used}, and {limit} is all \
+         there is; lower the batch, the longest input (max_tokens) or the label chunk, or stop others that use it"
     )]
     OutOfMemory {
         /// Which device.
