@@ -8,7 +8,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{FILLER, Fit, Heard, Tried, answers, encoder, read};
+use common::{Fit, Heard, Tried, answers, encoder, read};
 use polytag::data::{Label, LabelChange, Passage, Split};
 use polytag::method::{MethodConfig, change_labels};
 use polytag::predict::Ask;
@@ -279,40 +279,6 @@ fn a_run_broken_off_anywhere_goes_on_and_ends_the_same() {
         fit(Stop::default()).run(settings).unwrap();
         same(&straight, &model);
     }
-}
-
-#[test]
-fn given_pairs_say_how_much_guesses_count() {
-    let tried = Tried::new();
-    // Every text says "river" and "map", and few documents are about them.
-    let document = |i: usize| {
-        let mut document = document(if i.is_multiple_of(30) { 0 } else { 1 + i % 4 }, false);
-        document["id"] = json!(i.to_string());
-        document["text"] = json!(format!("{} river map", document["text"].as_str().unwrap()));
-        document
-    };
-    tried.write("train.jsonl", &lines((0..600).map(document)));
-    let told = |heard: &[String]| heard.iter().find(|event| event.contains("label_prior")).cloned();
-    let (_, heard) = tried.fit("few-shot", &json!({"max_steps": 2, "label_prior": null})).unwrap();
-    let chosen = told(&heard).unwrap();
-    assert!(chosen.contains("60 documents") && chosen.contains("value: 0.0 "), "{chosen}");
-    // Documents of which the texts say nothing, but words say that nearly all others are about the same two topics.
-    // Nothing is asked where it is said how much guesses count, or where no pairs are learned from.
-    let vague = |i: usize| {
-        let label = TOPICS[1 + i / 2 % 2].0;
-        match i % 2 {
-            0 => json!({"id": i.to_string(), "text": FILLER[i % 5], "labels": [label]}),
-            _ => json!({"id": i.to_string(), "text": label}),
-        }
-    };
-    tried.write("train.jsonl", &lines((0..1200).map(vague)));
-    let (_, heard) = tried.fit("few-shot", &json!({"max_steps": 2, "label_prior": null})).unwrap();
-    let chosen = told(&heard).unwrap();
-    assert!(chosen.contains("60 documents") && !chosen.contains("value: 0.0 "), "{chosen}");
-    let (_, heard) = tried.fit("few-shot", &json!({"max_steps": 2, "label_prior": 0.05})).unwrap();
-    assert_eq!(told(&heard), None);
-    let (_, heard) = tried.fit("maclr", &json!({"max_steps": 2, "label_prior": null})).unwrap();
-    assert_eq!(told(&heard), None);
 }
 
 #[test]

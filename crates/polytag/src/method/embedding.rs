@@ -180,18 +180,6 @@ impl EmbeddingModel {
         Ok(self.encoder.encode(&texts)?)
     }
 
-    /// The best labels of passages whose vectors are known.
-    pub(super) fn ranked(
-        &self,
-        (passages, vectors): (&[Passage<'_>], &[f32]),
-        ask: &Ask<'_>,
-    ) -> Result<Vec<Ranking>, PredictError> {
-        match &self.words {
-            Some(words) => words.search((passages, vectors), self.index.index(), ask),
-            None => Ok(self.index.search(vectors, ask.k, ask.allowed)?),
-        }
-    }
-
     /// Appends the vector of a label.
     ///
     /// # Panics
@@ -221,7 +209,11 @@ impl Predictor for EmbeddingModel {
     }
 
     fn predict(&self, passages: &[Passage<'_>], ask: &Ask<'_>) -> Result<Vec<Ranking>, PredictError> {
-        self.ranked((passages, &self.vectors_of(passages)?), ask)
+        let vectors = self.vectors_of(passages)?;
+        match &self.words {
+            Some(words) => words.search((passages, &vectors), self.index.index(), ask),
+            None => Ok(self.index.search(&vectors, ask.k, ask.allowed)?),
+        }
     }
 
     fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {

@@ -90,9 +90,8 @@ pub struct MaclrConfig {
     /// How much of `lexical`'s score a label has beside its cosine when the encoder is done; 0 for none.
     pub words: f32,
     /// What a label gains beside its cosine for being guessed by `lexical`: this times ln(1 + how often, in means of all
-    /// labels); 0 for nothing. Null chooses by given pairs, a tenth of which is not learned from then, where there are
-    /// enough of them that are learned from, and takes 0.05 else.
-    pub label_prior: Option<f32>,
+    /// labels); 0 for nothing.
+    pub label_prior: f32,
     /// After how many steps a stage ends in any case. Documents that no step comes to are neither put into clusters nor
     /// given labels by the encoder, so that what lies between the steps is bounded, too.
     pub max_steps: Option<u64>,
@@ -149,7 +148,7 @@ impl Default for MaclrConfig {
             item_to_item: false,
             own_names: true,
             words: 1.0,
-            label_prior: None,
+            label_prior: 0.05,
             max_steps: None,
             batch: 256,
             learning_rate: None,
@@ -177,7 +176,7 @@ impl MaclrConfig {
             pseudo_lexical: 0,
             stage_two_epochs: 0.0,
             words: 0.0,
-            label_prior: Some(0.0),
+            label_prior: 0.0,
             keep: Some(0.0),
             ..MaclrConfig::default()
         }
@@ -243,7 +242,7 @@ impl MaclrConfig {
             .or_else(|| number("pseudo_encoder", self.pseudo_encoder as f64, 1000.0))
             .or_else(|| number("pseudo_lexical", self.pseudo_lexical as f64, 1000.0))
             .or_else(|| number("words", self.words.into(), 100.0))
-            .or_else(|| number("label_prior", self.label_prior.unwrap_or(0.0).into(), 100.0))
+            .or_else(|| number("label_prior", self.label_prior.into(), 100.0))
             .or_else(|| number("dropout", self.dropout.unwrap_or(0.0).into(), 0.9))
             .or_else(|| number("keep", self.keep.unwrap_or(0.0).into(), 1.0))
             .or_else(|| number("warmup", self.warmup, 1.0))
@@ -375,7 +374,7 @@ mod tests {
         assert!(refused(|config| config.temperature = 0.0).contains("temperature"));
         assert!(refused(|config| config.few_shot_most = Some(0)).contains("few_shot_most"));
         assert!(refused(|config| config.words = f32::NAN).contains("words = NaN"));
-        assert!(refused(|config| config.label_prior = Some(-1.0)).contains("label_prior = -1"));
+        assert!(refused(|config| config.label_prior = -1.0).contains("label_prior = -1"));
         assert!(refused(|config| config.keep = Some(1.5)).contains("keep = 1.5"));
         assert!(refused(|config| config.stage_two_epochs = f64::NAN).contains("stage_two_epochs"));
         let nothing =

@@ -16,7 +16,6 @@ mod siamese; // one encoder for everything, and how good it is on the dev split
 mod stage_one; // pairs against pairs, and against labels
 mod matched; // documents against labels, guessed or given
 mod pseudo; // guessed labels
-mod weigh; // how much guesses count, by given pairs
 mod stage; // a stage from its first step to its encoder
 mod run; // one stage after the other
 
@@ -24,7 +23,6 @@ pub use config::{MaclrConfig, PairKind, PairLoss};
 use run::Trained;
 pub(super) use stage::STAGES;
 
-use super::beside::gains;
 use super::embedding::{EmbeddingModel, EmbeddingSettings};
 use super::error::MethodError;
 use super::training::as_lines;
@@ -52,8 +50,7 @@ impl Method for Maclr {
         dataset: &dyn Dataset,
         context: &TrainContext<'_>,
     ) -> Result<Box<dyn Predictor>, MethodError> {
-        let Trained { left, words, guessed, withheld } =
-            run::train(self.name, &self.config, dataset, context)?;
+        let Trained { left, words, gains } = run::train(self.name, &self.config, dataset, context)?;
         let config = &self.config;
         let settings = EmbeddingSettings {
             max_tokens: Some(config.max_tokens),
@@ -67,19 +64,13 @@ impl Method for Maclr {
         };
         let space = dataset.label_space().clone();
         let mut model = EmbeddingModel::new(settings, left.encoder, space, context)?;
+        if let Some(gains) = gains {
+            model = model.with_gains(gains)?;
+        }
+        model = model.indexed(self.name, dataset, context)?;
         if let Some(words) = words {
             model = model.with_words(words);
         }
-        if let Some(guessed) = guessed {
-            model = match config.label_prior {
-                Some(weight) => {
-                    let labels = dataset.label_space().len();
-                    model.with_gains(gains(&guessed, labels, weight))?
-                }
-                None => withheld.weighed(model, &guessed, (dataset, context))?,
-            };
-        }
-        model = model.indexed(self.name, dataset, context)?;
         Ok(Box::new(model.with_course(as_lines(&left.points))))
     }
 }

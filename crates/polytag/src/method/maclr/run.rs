@@ -18,10 +18,10 @@ use super::pseudo::{GUESSED, Guess};
 use super::siamese::{DevMeasures, Siamese};
 use super::stage::{Left, StageRun};
 use super::stage_one::{StageOne, State};
-use super::weigh::Withheld;
 use crate::data::{DataError, Dataset};
 use crate::ids::{DocId, LabelId};
 use crate::method::TrainContext;
+use crate::method::beside;
 use crate::method::error::MethodError;
 use crate::method::lexical::{Lexical, LexicalConfig, LexicalModel};
 use crate::method::training::{Dev, Documents, Reading, Texts};
@@ -32,10 +32,8 @@ pub(super) struct Trained {
     pub(super) left: Left,
     /// The words of the documents, where they are to count.
     pub(super) words: Option<LexicalModel>,
-    /// How often labels were guessed, by position, where that is to count.
-    pub(super) guessed: Option<Vec<u32>>,
-    /// Documents with given labels that say how much.
-    pub(super) withheld: Withheld,
+    /// What labels gain by being guessed, by position, where they are to.
+    pub(super) gains: Option<Vec<f32>>,
 }
 
 /// Trains an encoder on a task's own texts.
@@ -70,13 +68,13 @@ pub(super) fn train(
         by_words: OnceCell::new(),
     };
     run.tell_of_labels();
-    let (left, withheld) = run.stages(base)?;
-    let guessed = if config.label_prior != Some(0.0) { Some(run.guessed_labels()?) } else { None };
+    let left = run.stages(base)?;
+    let gains = if config.label_prior > 0.0 { Some(run.gains()?) } else { None };
     if config.words > 0.0 {
         run.lexical()?;
     }
     let words = run.lexical.into_inner().filter(|_| config.words > 0.0);
-    Ok(Trained { left, words, guessed, withheld })
+    Ok(Trained { left, words, gains })
 }
 
 /// For each document of `of` the label that it is itself, where documents are labels.
@@ -133,7 +131,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn stages(&self, base: SentenceEncoder) -> Result<(Left, Withheld), MethodError> {
+    fn stages(&self, base: SentenceEncoder) -> Result<Left, MethodError> {
         let config = self.config;
         let given = self.given(&base)?;
         let mut trained = None;
@@ -141,7 +139,7 @@ impl Run<'_> {
             trained = Some(self.stage_one(&base, &given)?);
         }
         if !config.has_stage_two() && config.few_shot_epochs == 0.0 {
-            return Ok((self.back_to(base, trained)?, Withheld::default()));
+            return self.back_to(base, trained);
         }
         let tokenising = Stage::start(self.context.progress, "tokenising documents", None);
         let documents = Documents::read(self.dataset, reading(&base, self.context), tokenising, |_| true)?;
@@ -162,9 +160,9 @@ impl Run<'_> {
         }
         let left = self.back_to(base, trained)?;
         if config.few_shot_epochs == 0.0 {
-            return Ok((left, Withheld::default()));
+            return Ok(left);
         }
-        let (matches, withheld) = self.given_pairs(&documents);
+        let matches = self.given_pairs(&documents);
         let about = checksum(&given, |hash| {
             add_settings(hash, &config.of_all_stages());
             matches.add_to(hash);
@@ -178,7 +176,7 @@ impl Run<'_> {
                 self.matched(&stage, &left.encoder, pairs, config.few_shot_loss)?
             }
         };
-        Ok((after(left.points, next), withheld))
+        Ok(after(left.points, next))
     }
 
     /// What stages without pairs left, gone back to the encoder before them as far as it deserves.
@@ -317,8 +315,8 @@ impl Run<'_> {
         Ok(self.lexical.get_or_init(|| model))
     }
 
-    /// How often labels are guessed, by position.
-    fn guessed_labels(&self) -> Result<Vec<u32>, MethodError> {
+    /// What labels gain by being guessed, by position.
+    fn gains(&self) -> Result<Vec<f32>, MethodError> {
         let mut guessed = vec![0; self.dataset.label_space().positions()];
         let named;
         // The stages learn from what texts alone say, as the encoder reads no more.
@@ -331,23 +329,18 @@ impl Run<'_> {
         for &row in lists.iter().flat_map(|list| list.iter().take(GUESSED)) {
             guessed[self.labels.ids[row as usize].index()] += 1;
         }
-        Ok(guessed)
+        Ok(beside::gains(&guessed, self.labels.len(), self.config.label_prior))
     }
 
-    /// Labels that documents carry, and the documents that are not learned from.
-    fn given_pairs(&self, documents: &Documents) -> (Matches, Withheld) {
+    /// Labels that documents carry.
+    fn given_pairs(&self, documents: &Documents) -> Matches {
         let list = |document| {
             let labels = documents.labels(document).iter().filter_map(|&label| self.labels.row(label));
             if is_bare(documents.texts.get(document)) { Vec::new() } else { labels.collect() }
         };
         let most = self.config.few_shot_most.unwrap_or(usize::MAX);
         let key = Key::new(self.context.seed).part(0x7475_726e);
-        let mut lists: Vec<Vec<u32>> = (0..documents.len()).map(list).collect();
-        let withheld = match self.config.label_prior {
-            None => Withheld::draw(&mut lists, &self.labels.ids, self.context.seed),
-            Some(_) => Withheld::default(),
-        };
-        (Matches::in_turns(lists, most, key), withheld)
+        Matches::in_turns((0..documents.len()).map(list).collect(), most, key)
     }
 
     /// A stage over documents and their labels, guessed or given.
