@@ -7,6 +7,9 @@ use crate::error::Error;
 /// The oldest driver that loads what the compiler makes, as `1000 * major + 10 * minor`.
 const OLDEST_DRIVER: i32 = 12_000;
 
+/// The oldest compiler that is taken: it knows Hopper's instructions, and no older one was ever tried.
+const OLDEST_COMPILER: (i32, i32) = (12, 0);
+
 /// What is on this machine, as far as it is.
 struct Found {
     driver: Option<i32>,
@@ -55,6 +58,11 @@ fn judge(found: &Found) -> Result<(), String> {
                 .to_owned(),
         );
     };
+    if (major, minor) < OLDEST_COMPILER {
+        return Err(format!(
+            "NVRTC is too old: it is of CUDA {major}.{minor}, and 12.0 or newer is needed; install a newer toolkit"
+        ));
+    }
     if major > driver_major {
         return Err(format!(
             "NVRTC is of CUDA {major}.{minor}, but the driver only supports CUDA {driver_major}.{driver_minor}; \
@@ -104,5 +112,7 @@ mod tests {
         assert!(old.contains("too old") && old.contains("11.4") && old.contains("update"), "{old}");
         let behind = problem(Some(12_020), Some((13, 0)), true);
         assert!(behind.contains("13.0") && behind.contains("12.2"), "{behind}");
+        let compiler = problem(Some(13_000), Some((11, 8)), true);
+        assert!(compiler.contains("NVRTC is too old") && compiler.contains("11.8"), "{compiler}");
     }
 }

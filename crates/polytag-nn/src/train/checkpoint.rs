@@ -84,7 +84,7 @@ pub(super) fn read(path: &Path, fingerprint: &str, length: usize) -> Result<Opti
     let state = state.ok_or_else(|| damaged("it has no state".to_owned()))?;
     let state: State = serde_json::from_str(state).map_err(|error| damaged(error.to_string()))?;
     if state.fingerprint != fingerprint {
-        let problem = "the checkpoint is of another training (other data, settings, seed or encoder); remove \
+        let problem = "the checkpoint is of another training (other data, settings, seed, precision or encoder); remove \
                        it to start anew, or go back to what it was made with";
         return Err(Error::file(path, problem));
     }

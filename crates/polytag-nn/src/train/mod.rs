@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::device::Precision;
 use crate::error::Error;
 use crate::optimizer::{AdamW, AdamWState, Group, StepReport};
 use crate::parameters::Parameters;
@@ -437,5 +438,9 @@ fn fingerprint(config: &TrainConfig, groups: &[Group], parameters: &Parameters, 
         hash.update(format!("{:?}", parameters.info(id)));
     }
     hash.update(about);
+    // What is encoded between steps may decide which weights are the best.
+    if parameters.device().precision() == Precision::EightBit {
+        hash.update("8-bit integers");
+    }
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -177,3 +177,14 @@ fn another_training_does_not_go_on_from_a_checkpoint() {
     let error = trainer.run(&mut parameters, &mut objective, &mut watch).err().unwrap().to_string();
     assert!(error.contains("another training"), "{error}");
 }
+
+#[test]
+fn a_training_goes_on_in_the_precision_that_it_began_in() {
+    let folder = tempfile::tempdir().unwrap();
+    train(&config(), Some(folder.path()), Some(6));
+    let (mut parameters, mut objective) = model_on(&Device::cpu_in(Precision::EightBit));
+    let mut trainer = Trainer::new(config(), groups(), &mut parameters, "test").unwrap();
+    let mut watch = Watch { stop: &|| false, note: &mut |_| {}, folder: Some(folder.path()) };
+    let error = trainer.run(&mut parameters, &mut objective, &mut watch).err().unwrap().to_string();
+    assert!(error.contains("another training") && error.contains("precision"), "{error}");
+}
