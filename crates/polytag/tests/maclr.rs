@@ -13,7 +13,7 @@ use polytag::data::{Label, LabelChange, Passage, Split};
 use polytag::method::{MethodConfig, change_labels};
 use polytag::predict::Ask;
 use polytag::progress::Stop;
-use polytag_nn::device::Device;
+use polytag_nn::device::{Device, Precision};
 use polytag_nn::sentence::{Overrides, SentenceEncoder};
 use polytag_nn::tokenizer::Text;
 use serde_json::{Value, json};
@@ -286,12 +286,16 @@ fn few_steps_bound_what_lies_between_them() {
     let tried = Tried::new();
     let (model, folder) = (tried.dir.path().join("m"), tried.dir.path().join("training"));
     fs::create_dir_all(&folder).unwrap();
-    let settings = config("maclr", &json!({"max_steps": 2, "stage_one_epochs": 3})).unwrap();
+    let settings = config("maclr", &json!({"max_steps": 2, "stage_one_epochs": 3, "clusters": 30})).unwrap();
     let heard = Heard::default();
     let fit = Fit { task: &tried.task, model: &model, folder: Some(&folder), stop: Stop::default() };
     fit.heard_by(settings, &heard).unwrap();
     // Two steps of 24 come to 48 of the 120 documents; words guess for all, as all guesses are counted.
     let heard = heard.events();
+    assert!(
+        heard.iter().any(|event| event.contains("30 clusters are too many for 48 documents")),
+        "{heard:?}"
+    );
     let guessed = |by: &str, documents: usize| {
         let words = format!("guessing labels by {by}\", total: Some({documents})");
         assert!(heard.iter().any(|event| event.contains(&words)), "{words}: {heard:?}");
@@ -305,6 +309,32 @@ fn few_steps_bound_what_lies_between_them() {
     let clustered: Vec<Value> = clustered.map(|text| serde_json::from_slice(&text).unwrap()).collect();
     assert_eq!(clustered.len(), 1);
     assert_eq!(clustered[0]["of"].as_array().unwrap().len(), 48);
+}
+
+#[test]
+fn documents_without_guesses_do_not_take_the_steps_of_others() {
+    let tried = Tried::new();
+    // Words find the labels of one document in three: the others have no title.
+    let some = |i: usize| document(i, i.is_multiple_of(3));
+    tried.write("train.jsonl", &lines((0..180).map(some)));
+    let more = json!({"max_steps": 2, "stage_one_epochs": 0, "stage_two_epochs": 1, "pseudo_encoder": 0});
+    let (_, heard) = tried.fit("maclr", &more).unwrap();
+    assert!(heard.iter().any(|event| event.contains("stage two\", total: Some(2)")), "{heard:?}");
+}
+
+#[test]
+fn a_stage_that_was_encoded_otherwise_is_made_anew() {
+    let tried = Tried::new();
+    let (model, folder) = (tried.dir.path().join("m"), tried.dir.path().join("training"));
+    fs::create_dir_all(&folder).unwrap();
+    let fit = Fit { task: &tried.task, model: &model, folder: Some(&folder), stop: Stop::default() };
+    let anew = |device: &Device| {
+        let heard = Heard::default();
+        fit.on((device, None), config("maclr", &json!({"max_steps": 2})).unwrap(), &heard).unwrap();
+        heard.events().iter().filter(|event| event.contains("another training's; it is made anew")).count()
+    };
+    let integers = Device::cpu_in(Precision::EightBit);
+    assert_eq!([anew(&Device::cpu()), anew(&Device::cpu()), anew(&integers), anew(&integers)], [0, 0, 2, 0]);
 }
 
 #[test]

@@ -118,7 +118,8 @@ impl Fit<'_> {
         self.on((&world.devices()[0], Some(&world)), config, heard)
     }
 
-    fn on(
+    /// Fits on a device.
+    pub(crate) fn on(
         &self,
         (device, world): (&Device, Option<&World>),
         config: MethodConfig,

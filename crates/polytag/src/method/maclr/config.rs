@@ -93,7 +93,7 @@ pub struct MaclrConfig {
     /// labels); 0 for nothing.
     pub label_prior: f32,
     /// After how many steps a stage ends in any case. Documents that no step comes to are neither put into clusters nor
-    /// given labels by the encoder, so that what lies between the steps is bounded, too.
+    /// given labels by the encoder, so that these are bounded, too. Words guess for all documents in any case.
     pub max_steps: Option<u64>,
     /// How many pairs a step sees.
     pub batch: usize,

@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::time::Instant;
 
+use polytag_nn::device::Precision;
 use polytag_nn::encoder::Encoder;
 use polytag_nn::random::Key;
 use polytag_nn::sentence::{Overrides, SentenceEncoder};
@@ -198,8 +199,8 @@ impl Run<'_> {
         Ok(Left { encoder: left.encoder.between(&base, keep)?, points: left.points })
     }
 
-    /// A checksum of what all stages are a function of: the weights to begin with, the seed, the labels, and which
-    /// documents are labels.
+    /// A checksum of what all stages are a function of: the weights to begin with, the seed, the labels, which documents
+    /// are labels, what is encoded in, and whether a stage is about documents that are drawn.
     fn given(&self, base: &SentenceEncoder) -> Result<String, MethodError> {
         let mut weights = Sha256::new();
         for &id in base.encoder().parameters() {
@@ -208,6 +209,12 @@ impl Run<'_> {
         let weights = crate::storage::hex(&weights.finalize());
         Ok(checksum(&weights, |hash| {
             hash.update(self.context.seed.to_le_bytes());
+            if self.context.device.precision() == Precision::EightBit {
+                hash.update("8-bit integers");
+            }
+            if self.config.max_steps.is_some() {
+                hash.update("drawn documents");
+            }
             self.labels.texts.add_to(hash);
             for itself in &self.itself {
                 hash.update(itself.map_or(u32::MAX, |label| label.0).to_le_bytes());
@@ -236,6 +243,11 @@ impl Run<'_> {
         let key = Key::new(context.seed).part(0x7061_6972);
         let pairs = TextPairs::read(self.dataset, config, reading(base, context), (pairing, key))?;
         self.tell_of_pairs(&pairs)?;
+        let pairs = match config.drawn(pairs.len(), config.stage_one_epochs, context.seed) {
+            Some(drawn) => pairs.only(&drawn),
+            None => pairs,
+        };
+        self.tell_of_clusters(pairs.len());
         let about = checksum(given, |hash| {
             add_settings(hash, &config.of_stage_one());
             pairs.contexts.add_to(hash);
@@ -246,10 +258,6 @@ impl Run<'_> {
             return Ok(left);
         }
         let loop_config = config.loop_config(pairs.len(), stage.epochs, context.seed);
-        let pairs = match config.drawn(pairs.len(), stage.epochs, context.seed) {
-            Some(drawn) => pairs.only(&drawn),
-            None => pairs,
-        };
         let schedule = Schedule::new(config, pairs.len(), loop_config.steps);
         let (encoder, mut parameters) = stage.begin(base)?;
         let folder = stage.folder()?;
@@ -282,8 +290,15 @@ impl Run<'_> {
         let config = self.config;
         let by_words = if config.pseudo_lexical > 0 { self.by_words()? } else { &[] };
         let siamese = self.siamese(encoder.encoder(), encoder);
-        let drawn = config.drawn(documents.len(), config.stage_two_epochs, self.context.seed);
-        let places = drawn.unwrap_or_else(|| (0..documents.len()).collect());
+        // A document that nothing can be guessed for is no example: it is not drawn in the place of one that is.
+        let by_encoder = |place: usize| config.pseudo_encoder > 0 && !is_bare(documents.get(place));
+        let has_words = |place: usize| by_words.get(place).is_some_and(|labels| !labels.is_empty());
+        let places: Vec<usize> =
+            (0..documents.len()).filter(|&place| by_encoder(place) || has_words(place)).collect();
+        let places = match config.drawn(places.len(), config.stage_two_epochs, self.context.seed) {
+            Some(drawn) => drawn.into_iter().map(|drawn| places[drawn]).collect(),
+            None => places,
+        };
         self.guess().matches((documents, &places), (&siamese, encoder.parameters()), by_words)
     }
 
@@ -418,13 +433,17 @@ impl Run<'_> {
                 pairs.alone,
             ));
         }
+        Ok(())
+    }
+
+    /// Says that so many documents do not make so many clusters.
+    fn tell_of_clusters(&self, count: usize) {
         if let Some(asked) = self.config.clusters.filter(|&asked| asked > count / 2) {
             self.warn(&format!(
                 "{asked} clusters are too many for {count} documents: there will be {}",
                 count / 2
             ));
         }
-        Ok(())
     }
 }
 
