@@ -121,9 +121,9 @@ static Values by_kernels(const Batch& batch, const Inputs& in, Order order) {
     const unsigned count = (unsigned)batch.tiles.size() - (HOPPER ? (unsigned)batch.long_tiles : 0);
     const int* offsets = batch.offsets.data();
 #if HOPPER
-    // Blocks take several parts in turn, as they do on a GPU.
+    // Blocks take several parts in turn, as they do on a GPU, and more tiles than there are stages.
     const unsigned parts = (unsigned)batch.long_sequences.size() * all_heads * PARTS;
-    emulation::launch({std::min(5u, parts), 1, 1}, 512, 167936 + 8 * 17, order, [&] {
+    emulation::launch({std::min(2u, parts), 1, 1}, 512, 167936 + 8 * 17, order, [&] {
         attention_forward_long(in.qkv.data(), offsets, batch.long_sequences.data(), (int)batch.long_sequences.size(),
                                to.out.data(), to.log_sums.data(), tokens, heads, in.scale, in.dropout);
     });

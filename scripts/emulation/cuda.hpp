@@ -8,7 +8,8 @@
 // at different barriers, for a thread that has ended, or for each other; reads and writes out of bounds and undefined
 // behaviour are for the compiler's sanitizers. Shared memory begins with garbage in every block.
 //
-// What it cannot show: time, memory that is seen late by other threads, and races in static shared or global memory.
+// What it cannot show: time, memory that is seen late by other threads, and races in static shared or global memory, or in
+// dynamic shared memory that is declared as bytes, other than by what they do to the answers in one of the orders.
 
 #pragma once
 

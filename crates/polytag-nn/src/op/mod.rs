@@ -1,4 +1,4 @@
-//! The ops: one file each, with forward, backward, the CPU's and the GPU's side, and a test of the
+//! The ops: one file or folder each, with forward, backward, the CPU's and the GPU's side, and a test of the
 //! gradient against finite differences.
 //!
 //! An op takes the tape and [`Var`](crate::tape::Var)s and gives one. What it does is coarse and fused,

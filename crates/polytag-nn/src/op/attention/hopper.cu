@@ -5,6 +5,7 @@
 // A multiprocessor has one block, of groups of four warps. The first group brings tiles; the others multiply
 // them, and while products are under way for one thing they make powers of two of another. Barriers in shared memory
 // say which tiles are there and which are read. Every sum has one owner and one order: the same bits each run.
+// Both ways are in one text, as they share what lies where and how results are written.
 
 constexpr int KEYS = 128;    // that a block takes at a time on the way back
 constexpr int STAGES = 3;    // pairs of tiles, of which one or two are being copied
@@ -17,8 +18,8 @@ constexpr int FORWARD_BRINGS = 56, FORWARD_MULTIPLIES = 152, BACKWARD_BRINGS = 8
 static_assert(128 * FORWARD_BRINGS + 384 * FORWARD_MULTIPLIES <= 512 * 128, "a group would wait for registers for ever");
 static_assert(128 * BACKWARD_BRINGS + 256 * BACKWARD_MULTIPLIES <= 384 * 168, "a group would wait for registers for ever");
 
-// Where an operand lies in shared memory: rows of 128 or of 64 bytes whose 16-byte chunks are permuted as
-// `place` does, in groups of eight rows.
+// Where an operand lies in shared memory: rows of 128 bytes whose 16-byte chunks are permuted as `place` does, in
+// groups of eight rows.
 __device__ __forceinline__ u64 operand_of_128(u32 address) {
     return (u64)(address >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62;
 }
@@ -68,6 +69,7 @@ constexpr int BEHIND = 2;          // stages that are being copied before one of
 constexpr u32 STAGE_PLACE = READERS * TILE_BYTES;
 constexpr u32 OUT_PLACE = STAGE_PLACE + FORWARD_STAGES * STAGE_BYTES;
 constexpr u32 FORWARD_BARRIERS = OUT_PLACE + READERS * 4 * 8 * ROW;
+static_assert(FORWARD_BARRIERS == 167936, "who launches this asks for so much and 17 barriers");
 // The barriers: a stage is full (and if it is a block's first one, so are its queries), a stage is empty, queries are
 // in registers.
 constexpr u32 KEYS_FULL = 0, KEYS_EMPTY = 8 * FORWARD_STAGES, QUERIES_READ = 16 * FORWARD_STAGES;
@@ -247,6 +249,7 @@ constexpr u32 D_QUERY_PLACE = D_SCORE_PLACE + 2 * TILE_BYTES;
 constexpr u32 ROW_PLACE = D_QUERY_PLACE + 512 * HEAD_DIM * 4;
 constexpr u32 RESULT_PLACE = ROW_PLACE + 3 * 512 * 4;
 constexpr u32 BARRIER_PLACE = RESULT_PLACE + 12 * 8 * ROW;
+static_assert(BARRIER_PLACE == 231424, "who launches this asks for so much and 8 barriers");
 
 // The barriers: a stage is full, a stage is empty (one each for every stage), dS is there, dS was read.
 constexpr u32 FULL = 0, EMPTY = 8 * STAGES, GIVEN = 16 * STAGES, READ = GIVEN + 8;

@@ -1,5 +1,5 @@
 // The instructions of a GPU that attention's kernels call by name: copies to shared memory and accesses to it by
-// address, matrices in registers, products of those. Compiled first, after random.cu. Attention's kernels are
+// address, matrices in registers, products of those. Compiled first, after random.cu and prelude.cu. Attention's kernels are
 // run on a CPU with another text in the place of this one, which does the same in C++: what can be said without
 // naming an instruction belongs elsewhere.
 

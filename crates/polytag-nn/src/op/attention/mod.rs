@@ -211,6 +211,8 @@ mod tests {
         for (lengths, heads, head_dim) in [
             (vec![1, 2, 63, 64, 65, 127, 128], 2, 32),
             (vec![129, 5, 512, 300], 3, 64),
+            // More parts than any GPU has multiprocessors: a block takes several, and its stages begin anew.
+            (vec![512, 130, 300, 450, 200, 512, 257, 180], 12, 64),
             (vec![128; 4], 12, 64),
         ] {
             for dropout in [0.0, 0.1] {
