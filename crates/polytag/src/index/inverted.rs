@@ -201,10 +201,11 @@ impl Inverted {
             scratch.best.take(found.label, score(found));
         }
         let mut top = TopK::new(query.k);
-        let mut failure = None;
+        let mut failure: Option<NotFinite> = None;
         for label in scratch.best.labels.drain(..) {
             let score = std::mem::take(&mut scratch.best.scores[label.index()]);
-            failure = top.push(Scored { label, score }).err().or(failure);
+            let failures = failure.into_iter().chain(top.push(Scored { label, score }).err());
+            failure = failures.min_by_key(|failure| failure.label);
         }
         failure.map_or_else(|| Ok(top.into_ranking()), Err)
     }
@@ -309,6 +310,52 @@ mod tests {
                 removed.search(&query, &mut SearchScratch::default()).unwrap(),
                 index(&without, 0.5).search(&query, &mut SearchScratch::default()).unwrap()
             );
+        }
+    }
+
+    /// A label for each of so many products, found by one term that covers as much of its form as is said.
+    fn products(forms: impl Iterator<Item = (f32, f32)>) -> Inverted {
+        let mut index = Inverted::new(0.5);
+        for (label, (weight, share)) in forms.enumerate() {
+            index.add(LabelId(label as u32), &[vec![FormEntry { term: 0, weight, share }]]);
+        }
+        index
+    }
+
+    #[test]
+    fn forms_with_the_product_of_the_worst_that_is_wanted_are_scored() {
+        // All alike, so that the smallest ids are wanted, wherever they come to lie.
+        let index = products((0..500).map(|_| (1.0, 1.0)));
+        let mut allowed: Allowed = (0..500).map(LabelId).collect();
+        let found = |k: usize, allowed: Option<&Allowed>| {
+            let query = Query { terms: &[(0, 1.0)], k, allowed };
+            let ranking = index.search(&query, &mut SearchScratch::default()).unwrap();
+            ranking.labels().collect::<Vec<_>>()
+        };
+        assert_eq!(found(3, None), [0, 1, 2].map(LabelId));
+        assert_eq!(found(3, Some(&allowed)), [0, 1, 2].map(LabelId));
+        allowed = (100..500).map(LabelId).collect();
+        assert_eq!(found(3, Some(&allowed)), [100, 101, 102].map(LabelId));
+    }
+
+    #[test]
+    fn a_large_product_that_covers_little_does_not_hide_a_smaller_one() {
+        // The first hundred have the larger products and cover a hundredth.
+        let index = products((0..400).map(|label| if label < 100 { (2.0, 0.01) } else { (1.0, 1.0) }));
+        let query = Query { terms: &[(0, 1.0)], k: 3, allowed: None };
+        let found = index.search(&query, &mut SearchScratch::default()).unwrap();
+        assert_eq!(found.labels().collect::<Vec<_>>(), [100, 101, 102].map(LabelId));
+    }
+
+    #[test]
+    fn weights_that_are_no_numbers_are_an_error_that_names_the_first() {
+        // A negative one is less than all others: it would never be among the best.
+        for nan in [f32::NAN, -f32::NAN] {
+            let weight = |label| if label == 70 || label == 450 { nan } else { 1.0 };
+            let index = products((0..500).map(|label| (weight(label), 1.0)));
+            let query = Query { terms: &[(0, 1.0)], k: 1, allowed: None };
+            let error = index.search(&query, &mut SearchScratch::default()).unwrap_err();
+            assert_eq!(error.label, LabelId(70));
         }
     }
 
