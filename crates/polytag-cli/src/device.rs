@@ -72,8 +72,8 @@ impl FromStr for Choice {
 /// The option of commands that encode more than they train.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct PrecisionArgument {
-    /// What an encoder computes in: int8 is faster on a CPU, with scores that differ a little; steps of a training are in f32
-    /// in any case
+    /// What an encoder computes in: int8 is faster on a CPU, which --device auto then takes, with scores that differ a
+    /// little; steps of a training are in f32 in any case
     #[arg(long, value_enum, default_value_t = Choices::F32)]
     precision: Choices,
 }

@@ -37,10 +37,10 @@ impl Place {
         match self.precision.as_str() {
             "f32" => Ok(()),
             "int8" if device.starts_with("cuda") => Err(errors::input(
-                "precision=\"int8\" is for the CPU only; say device=\"cpu\", or leave it out",
+                "the precision \"int8\" is for the CPU only; say device=\"cpu\", or leave it out",
             )),
             "int8" => Ok(()),
-            other => Err(errors::input(format!("precision={other:?}: it is f32 or int8"))),
+            other => Err(errors::input(format!("the precision {other:?} is not known: it is f32 or int8"))),
         }
     }
 

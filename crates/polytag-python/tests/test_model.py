@@ -125,7 +125,7 @@ def test_k_threshold_and_allowed_labels_hold(model, texts):
         (lambda m: polytag.load(m.path, device="gpu"), ValueError, "auto, cpu, cuda or cuda:N"),
         (lambda m: polytag.load(m.path, precision="f64"), ValueError, "f32 or int8"),
         (lambda m: polytag.load(m.path, device="cuda", precision="int8"), ValueError, "for the CPU only"),
-        (lambda m: polytag.fit((["a"], [["b"]]), precision="f64"), ValueError, "f32 or int8"),
+        (lambda m: polytag.fit((["a"], [["b"]]), engine_precision="f64"), ValueError, "f32 or int8"),
         (lambda m: polytag.load(m.path, threads=0), ValueError, "threads=0"),
         (lambda m: polytag.load(m.path, threads=100_000), ValueError, "1 to 512"),
         (lambda m: polytag.Model(m.path), TypeError, "polytag.load"),
@@ -278,6 +278,14 @@ def test_labels_are_added_all_or_none(own_model, labels, words):
     with pytest.raises(polytag.InputError, match=words):
         own_model.add_labels(labels)
     assert len(own_model) == len(polytag.load(own_model.path)) == 617
+
+
+def test_how_label_vectors_are_kept_is_a_setting(tmp_path):
+    encoder = str(ROOT / "crates/polytag-nn/testdata/encoders/bert")
+    model = polytag.fit(SAMPLE, method="frozen", encoder=encoder, out=tmp_path / "model", precision="f16", engine_precision="int8")
+    manifest = json.loads((tmp_path / "model" / "manifest.json").read_text())
+    assert manifest["config"]["precision"] == "f16"
+    assert model.tag(["a web server"], k=1)[0]
 
 
 @pytest.mark.parametrize("method", ["lexical", "frozen"])

@@ -32,8 +32,9 @@ Examples:
 
 Methods that train an encoder keep their state beside the model, in MODEL.training: after Ctrl-C or a crash the
 same command goes on where it was. With a dev split they show how good they are, those that learn from pairs after each
-epoch, and these keep the best weights; the curve is in MODEL/curve.jsonl. With --precision int8 their steps are in f32 as
-ever, and all that is encoded between them, for clusters, guesses, measures and label vectors, is in 8-bit integers.
+epoch, and these keep the best weights; the curve is in MODEL/curve.jsonl. With --precision int8 they work on the CPU, even
+where there is a GPU: steps are in f32 as ever, and all that is encoded between them, for clusters, guesses, measures and label
+vectors, is in 8-bit integers.
 
 The settings of a method are listed in its error for a setting it does not know.")]
 pub(crate) struct Fit {

@@ -289,7 +289,7 @@ def fit(
     dev: tuple[Any, Any] | None = None,
     encoder: str | None = None,
     device: str = "auto",
-    precision: str = "f32",
+    engine_precision: str = "f32",
     threads: int | None = None,
     memory: int | None = None,
     cache: Folder | None = None,
@@ -313,8 +313,9 @@ def fit(
     :param titles: titles of the texts, where ``task`` is texts.
     :param dev: texts and labels to measure on while training, where ``task`` is texts.
     :param encoder: a known name, a name on the hub, or a folder, for methods that have one.
-    :param precision: ``f32``, or ``int8`` for 8-bit integers on a CPU wherever texts are encoded but not learned from; steps of a
-        training are in f32 in any case.
+    :param engine_precision: ``f32``, or ``int8`` for 8-bit integers wherever texts are encoded but not learned from; steps of a
+        training are in f32 in any case. ``int8`` works on the CPU, which ``device="auto"`` then takes, for the steps as well.
+        (``precision`` is a setting of methods that keep label vectors, and says how they keep them.)
     :param memory: bytes that documents may take while they are learned from, for methods that can put them on the disk.
     :param progress: called with a dict for each thing that happens: stages begun, steps made, values measured.
     :param settings: settings of the method, such as ``epochs=4``.
@@ -323,7 +324,7 @@ def fit(
         folder = tempfile.mkdtemp(prefix="polytag-model-")
         try:
             model = fit(task, method, Path(folder, "model"), seed, titles=titles, dev=dev, encoder=encoder, device=device,
-                        precision=precision, threads=threads, memory=memory, cache=cache, progress=progress, **settings)  # fmt: skip
+                        engine_precision=engine_precision, threads=threads, memory=memory, cache=cache, progress=progress, **settings)  # fmt: skip
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -343,12 +344,12 @@ def fit(
             "seed": _whole("seed", seed, least=0),
             "memory": None if memory is None else _whole("memory", memory),
             "device": device,
-            "precision": precision,
+            "precision": engine_precision,
             "threads": _threads(threads),
             "cache": _cache.root(cache),
         }
         native = _native.fit(ask, progress)
-    return Model._of(native, {"device": device, "precision": precision, "threads": threads, "cache": cache})
+    return Model._of(native, {"device": device, "precision": engine_precision, "threads": threads, "cache": cache})
 
 
 def evaluate(

@@ -1,6 +1,6 @@
 //! Products in 8-bit integers: rows of `f32` and a weight in 8 bits enter, rows of `f32` leave.
 //!
-//! For prediction, where three times the speed is worth a relative error of up to a hundredth in each product.
+//! For what is encoded and not learned from, where three times the speed is worth a relative error of up to a hundredth in each product.
 //! Weights are rounded once, a scale a column of the product; rows when they come, a scale and a zero each. Products
 //! are summed in 32-bit integers, which nothing rounds: instruction sets, threads and other rows change no bit of
 //! what leaves, but for GELU, which is rounded as each set does.
