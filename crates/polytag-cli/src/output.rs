@@ -82,9 +82,14 @@ pub(crate) fn write_file(path: &Path, text: &str, inputs: &[&Path]) -> Result<()
     Ok(file.commit()?)
 }
 
+/// Whether a path is `-`, which means standard input or output. A file of that name is `./-`.
+pub(crate) fn is_stream(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
 /// Writes text to a file, or prints it where the path is `-`.
 pub(crate) fn write_or_print(path: &Path, text: &str, inputs: &[&Path]) -> anyhow::Result<()> {
-    if path == Path::new("-") { print_text(text) } else { Ok(write_file(path, text, inputs)?) }
+    if is_stream(path) { print_text(text) } else { Ok(write_file(path, text, inputs)?) }
 }
 
 /// The whole content of a file that is small by nature.

@@ -81,10 +81,10 @@ pub(crate) struct Predict {
     /// Leave out labels that score less
     #[arg(long, value_name = "SCORE")]
     threshold: Option<f32>,
-    /// Read from a file (.gz and .zst are unpacked), or from all files of a folder, instead of standard input
+    /// Read from a file (.gz and .zst are unpacked), or from all files of a folder, instead of standard input (`-`)
     #[arg(long = "in", value_name = "FILE|FOLDER")]
     input: Option<PathBuf>,
-    /// Write to a file, which appears when all is done, or to a folder, instead of standard output
+    /// Write to a file, which appears when all is done, or to a folder, instead of standard output (`-`)
     #[arg(long, value_name = "FILE|FOLDER")]
     out: Option<PathBuf>,
     /// Each line is a text, not JSON; its number becomes its id
@@ -124,6 +124,8 @@ impl Predict {
         if self.threshold.is_some_and(|threshold| !threshold.is_finite()) {
             return Err(user_error("--threshold must be a finite number"));
         }
+        // Refused before a model is read, which may take a while.
+        self.form()?;
         let device = self.engine.for_prediction(&self.model, self.precision, session)?;
         let model = session.model(&self.model, &device)?;
         let allowed =
@@ -135,9 +137,7 @@ impl Predict {
         // One more where a document may be among its own labels.
         let k = self.k.saturating_add(usize::from(model.item_to_item()));
         let ask = Ask { k, allowed: allowed.as_ref() };
-        let inputs: Vec<&Path> =
-            self.input.iter().chain(&self.allow).chain([&self.model]).map(PathBuf::as_path).collect();
-        let mut out = output::Lines::to(self.out.as_deref(), &inputs)?;
+        let mut out = output::Lines::to(self.out(), &self.inputs())?;
         let documents = self.read_documents(session.read.max_line)?;
         let (mut tagged, mut bad_lines) = (0, 0u64);
         session.progress.report(Event::Started { stage: "tagging documents", total: None });
@@ -163,10 +163,25 @@ impl Predict {
         Ok(DONE)
     }
 
+    /// The file or folder to read; none for standard input.
+    fn input(&self) -> Option<&Path> {
+        self.input.as_deref().filter(|path| !output::is_stream(path))
+    }
+
+    /// The file or folder to write; none for standard output.
+    fn out(&self) -> Option<&Path> {
+        self.out.as_deref().filter(|path| !output::is_stream(path))
+    }
+
+    /// What is read, and so is not written to.
+    fn inputs(&self) -> Vec<&Path> {
+        self.input().into_iter().chain(self.allow.as_deref()).chain([self.model.as_path()]).collect()
+    }
+
     /// Reads documents in a thread of its own, so that those that are there can be tagged while more are
     /// awaited, and Ctrl-C is heard.
     fn read_documents(&self, max_line: usize) -> Result<Receiver<Read>, polytag::Error> {
-        let input: Box<dyn BufRead + Send> = match &self.input {
+        let input: Box<dyn BufRead + Send> = match self.input() {
             Some(path) => storage::open(path)?,
             None => Box::new(BufReader::new(io::stdin())),
         };
@@ -195,7 +210,7 @@ impl Predict {
 
     /// What errors call the input.
     fn input_name(&self) -> PathBuf {
-        self.input.clone().unwrap_or_else(|| PathBuf::from("standard input"))
+        self.input().unwrap_or(Path::new("standard input")).to_owned()
     }
 
     /// The documents that are there, one at least, and whether they are the last.

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{CACHE, Lab, Ran, TRAIN, signal, skipped, stderr_of, wait_for};
+use crate::support::{CACHE, DEV, Lab, Ran, TRAIN, signal, skipped, stderr_of, wait_for};
 
 /// How to get a file system of our own: by right, or in a user namespace.
 const NAMESPACES: [&[&str]; 2] = [&["unshare", "-m"], &["unshare", "-r", "-m"]];
@@ -189,6 +190,98 @@ fn a_model_on_such_a_disk_can_still_be_asked() {
     let script = "mount -o remount,ro disk || exit 77\npolytag predict disk/model --in task/dev.jsonl";
     let Some(ran) = on_a_small_disk(&lab, script) else { return };
     assert_eq!(ran.done().lines().count(), 2);
+}
+
+/// Whether the descriptors of a program have names here; if not, a word to the reader.
+fn descriptors_have_names() -> bool {
+    let have = Path::new("/dev/stdout").exists() && Path::new("/proc/self/fd/1").exists();
+    if !have {
+        skipped("no /dev/stdout or /proc here");
+    }
+    have
+}
+
+#[test]
+fn a_log_behind_standard_output_keeps_what_is_in_it() {
+    if !descriptors_have_names() {
+        return;
+    }
+    let lab = Lab::with_model();
+    let point = |step: u64| {
+        format!(
+            "{{\"step\":{step},\"loss\":1,\"rate\":1,\"gradient_norm\":1,\"measures\":{{\"nDCG@5\":{step}}}}}\n"
+        )
+    };
+    lab.write("curve.jsonl", point(1) + &point(2));
+    std::os::unix::fs::symlink("/dev/stdout", lab.path("link")).unwrap();
+    for line in [
+        "predict model --in task/dev.jsonl --out",
+        "predict model --in task/dev.jsonl --format parquet --out",
+        "evaluate model task --json",
+        "evaluate model task --markdown",
+        "inspect task --html",
+        "explain model --text honey --html",
+        "curves curve.jsonl --out",
+    ] {
+        let printed = lab.run(&format!("{line} alone")).done();
+        let expected = [b"earlier\n", &*lab.bytes("alone"), printed.as_bytes(), b"later\n"].concat();
+        for place in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"] {
+            // Not opened to append: where a writer stands is told by the position that all of them share.
+            let mut log = fs::File::create(lab.path("log")).unwrap();
+            log.write_all(b"earlier\n").unwrap();
+            let line = format!("{line} {place}");
+            let mut command = lab.command(line.split(' '));
+            Ran::of(command.stdout(log.try_clone().unwrap()).output().unwrap()).done();
+            log.write_all(b"later\n").unwrap();
+            assert!(lab.bytes("log") == expected, "{line}: {:?}", String::from_utf8_lossy(&lab.bytes("log")));
+        }
+    }
+    assert_eq!(lab.names(""), ["alone", "curve.jsonl", "link", "log", "model", "task"]);
+}
+
+#[test]
+fn a_log_behind_any_descriptor_of_a_shell_keeps_what_is_in_it() {
+    if !descriptors_have_names() {
+        return;
+    }
+    let lab = Lab::with_model();
+    let expected = lab.run("predict model --in task/dev.jsonl").done();
+    for (redirected, place) in [
+        (">> log", "/dev/stdout"),
+        ("2>> log", "/dev/stderr"),
+        ("3>> log", "/dev/fd/3"),
+        ("5> log", "/dev/fd/5"),
+    ] {
+        let script = format!(
+            "echo earlier > log\n'{}' predict model --in task/dev.jsonl --quiet --out {place} {redirected}; code=$?\n\
+             echo later >> log\nexit $code",
+            env!("CARGO_BIN_EXE_polytag")
+        );
+        let mut shell = Command::new("sh");
+        let shell = shell.args(["-c", &script]).current_dir(lab.path("")).env(CACHE.0, CACHE.1);
+        Ran::of(shell.stdin(Stdio::null()).output().unwrap()).done();
+        let earlier = if redirected.contains(">>") { "earlier\n" } else { "" };
+        assert_eq!(lab.read("log"), format!("{earlier}{expected}later\n"), "{place} {redirected}");
+    }
+    assert_eq!(lab.names(""), ["log", "model", "task"]);
+}
+
+#[test]
+fn what_is_read_is_not_written_to_through_a_descriptor() {
+    if !descriptors_have_names() {
+        return;
+    }
+    let lab = Lab::with_model();
+    lab.write("docs.jsonl", DEV);
+    let docs = || fs::OpenOptions::new().append(true).open(lab.path("docs.jsonl")).unwrap();
+    let mut command = lab.command("predict model --in docs.jsonl --out /dev/stdout".split(' '));
+    let complaint = Ran::of(command.stdout(docs()).output().unwrap()).complaint();
+    assert_eq!(complaint, "/dev/stdout: is both input and output; write to another place");
+    let mut command = lab.command("predict model --in task/dev.jsonl --out /dev/stdin".split(' '));
+    let input = fs::File::open(lab.path("docs.jsonl")).unwrap();
+    let complaint = Ran::of(command.stdin(input).output().unwrap()).complaint();
+    assert!(complaint.starts_with("/dev/stdin: cannot write: permission denied; check"), "{complaint}");
+    assert_eq!(lab.read("docs.jsonl"), DEV);
 }
 
 #[test]

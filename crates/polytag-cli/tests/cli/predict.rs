@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::support::{DEV, Lab, Ran, gzip, json_lines, skipped, zstd};
+use crate::support::{DEV, Lab, Ran, gzip, json_lines, skipped, texts, zstd};
 
 fn ids(answer: &Value) -> Vec<&str> {
     answer["labels"].as_array().unwrap().iter().map(|label| label["id"].as_str().unwrap()).collect()
@@ -143,6 +143,54 @@ fn a_pipe_can_be_written_to_by_name() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(reader.join().unwrap().lines().count(), 2);
     assert!(!std::fs::metadata(lab.path("pipe")).unwrap().is_file(), "the pipe was replaced by a file");
+}
+
+#[test]
+fn a_dash_is_the_stream_on_both_sides() {
+    let lab = Lab::with_model();
+    let expected = lab.feed("predict model", DEV).done();
+    let before = lab.tree("");
+    for options in ["--in -", "--out -", "--in - --out -", "--in - --out - --format jsonl"] {
+        assert_eq!(lab.feed(&format!("predict model {options}"), DEV).done(), expected, "{options}");
+    }
+    assert!(lab.tree("") == before, "{:?}", lab.names(""));
+    lab.feed("predict model --in - --out tags.jsonl", DEV).done();
+    assert_eq!(lab.read("tags.jsonl"), expected);
+    for (options, part) in [
+        ("--in - --out - --format parquet", "a table cannot be written to standard output; name a file"),
+        ("--in task --out -", "a folder in needs a folder out; name it with --out"),
+        ("--in - --out tags/", "a folder out needs files to go on from; name them with --in"),
+        ("--in - --text-column body", "columns can be named for tables only"),
+    ] {
+        let complaint = lab.refuses_input(&format!("predict model {options}"), DEV);
+        assert!(complaint.starts_with(part), "{options}: {complaint}");
+    }
+    let complaint = lab.refuses_input("predict model --in -", "nonsense\n");
+    assert!(complaint.starts_with("standard input, line 1: "), "{complaint}");
+    // A file of that name has a place.
+    lab.write("-", DEV);
+    assert_eq!(lab.run("predict model --in ./-").done(), expected);
+}
+
+#[test]
+fn an_ending_that_names_no_format_is_refused() {
+    let lab = Lab::with_model();
+    lab.write_table("docs.parquet", vec![("id", texts(["1"])), ("text", texts(["tea"]))], 1);
+    for input in ["--in task/dev.jsonl", "--in task/dev.jsonl --plain", "--in docs.parquet"] {
+        for out in ["o.csv", "o.tsv", "o.txt", "o.paruqet", "o.csv.gz", "o.parquet.zst"] {
+            let complaint = lab.refuses(&format!("predict model {input} --out {out}"));
+            let expected = format!("{out}: its ending names no format; end the name in .parquet, .arrow");
+            assert!(complaint.starts_with(&expected), "{input}: {complaint}");
+            assert!(complaint.ends_with("or say --format parquet, arrow or jsonl"), "{complaint}");
+        }
+        let expected = lab.run(&format!("predict model {input}")).done();
+        for out in ["o", "o.jsonl", "o.ndjson", "o.json", "o.JSONL", "o.csv --format jsonl"] {
+            lab.run(&format!("predict model {input} --out {out}")).done();
+            assert_eq!(lab.read(out.split(' ').next().unwrap()), expected, "{input} {out}");
+        }
+    }
+    lab.run("predict model --in docs.parquet --out o.table --format parquet").done();
+    assert!(lab.bytes("o.table").starts_with(b"PAR1"));
 }
 
 #[test]

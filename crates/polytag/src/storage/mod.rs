@@ -9,6 +9,7 @@ mod error; // what the disk and its files can do to us
 mod open; // files, compressed or not
 mod lines; // their lines, one at a time
 mod metered; // how far a foreign parser has come
+mod descriptor; // paths that name what is open already
 mod staged; // whole or not at all
 mod append; // lines behind those of a file, on the disk before anybody is told
 mod positioned; // at places in a file

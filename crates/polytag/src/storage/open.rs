@@ -267,19 +267,7 @@ pub fn create(path: &Path) -> Result<Sink, StorageError> {
 /// Creates `path` for writing, under another name in errors.
 pub(super) fn create_as(path: &Path, shown: &Path) -> Result<Sink, StorageError> {
     let file = File::create(path).map_err(StorageError::io(shown, "create"))?;
-    let encoder = match Compression::from_name(path) {
-        Compression::Zstd => {
-            let encoder =
-                zstd::stream::write::Encoder::new(file, 9).map_err(StorageError::io(shown, "create"))?;
-            Encoder::Zstd(encoder)
-        }
-        Compression::Gzip => {
-            Encoder::Gzip(flate2::write::GzEncoder::new(file, flate2::Compression::default()))
-        }
-        Compression::Lz4 => Encoder::Lz4(lz4_flex::frame::FrameEncoder::new(file)),
-        Compression::Plain => Encoder::Plain(file),
-    };
-    Ok(Sink { path: shown.to_owned(), out: BufWriter::with_capacity(1 << 16, encoder) })
+    Sink::into_open(file, Compression::from_name(path), shown)
 }
 
 /// A file being written.
@@ -296,6 +284,27 @@ enum Encoder {
 }
 
 impl Sink {
+    /// Writes into a file that is open; `shown` is what errors call it.
+    pub(super) fn into_open(
+        file: File,
+        compression: Compression,
+        shown: &Path,
+    ) -> Result<Sink, StorageError> {
+        let encoder = match compression {
+            Compression::Zstd => {
+                let encoder =
+                    zstd::stream::write::Encoder::new(file, 9).map_err(StorageError::io(shown, "create"))?;
+                Encoder::Zstd(encoder)
+            }
+            Compression::Gzip => {
+                Encoder::Gzip(flate2::write::GzEncoder::new(file, flate2::Compression::default()))
+            }
+            Compression::Lz4 => Encoder::Lz4(lz4_flex::frame::FrameEncoder::new(file)),
+            Compression::Plain => Encoder::Plain(file),
+        };
+        Ok(Sink { path: shown.to_owned(), out: BufWriter::with_capacity(1 << 16, encoder) })
+    }
+
     /// Writes all of `bytes`.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
         self.out.write_all(bytes).map_err(StorageError::io(&self.path, "write"))
@@ -315,7 +324,7 @@ impl Sink {
         self.close().and_then(|file| file.sync_all().map_err(StorageError::io(&path, "write")))
     }
 
-    /// Writes what is left, where there is no disk behind it: a pipe or a device.
+    /// Writes what is left, where there may be no disk behind it: a pipe, a device, a descriptor.
     pub(super) fn finish_unsynced(self) -> Result<(), StorageError> {
         self.close().map(drop)
     }

@@ -3,7 +3,8 @@
 //! Content is written beside its target under a hidden name, seen onto the disk, and renamed. A
 //! crash at any point leaves the old content or the new, and an error removes what was begun. A
 //! target that is a link stands for what it points to; one that is no plain file, such as a device
-//! or a pipe, is written to as it is.
+//! or a pipe, is written to as it is. So is one that names a descriptor, such as `/dev/stdout`,
+//! whatever stands behind that.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,8 +14,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::descriptor;
 use super::error::StorageError;
-use super::open::{Sink, create, create_as};
+use super::open::{Compression, Sink, create, create_as};
 
 /// What to do with a target folder that exists and is not empty.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +50,15 @@ impl Target {
 
     fn error(&self, action: &'static str) -> impl FnOnce(io::Error) -> StorageError {
         StorageError::io(&self.named, action)
+    }
+
+    /// An error if it is one of these, or lies in one.
+    fn refuse_inputs(&self, inputs: &[&Path]) -> Result<(), StorageError> {
+        let holds_it = |input: &&Path| input.canonicalize().is_ok_and(|input| self.real.starts_with(input));
+        match inputs.iter().any(holds_it) {
+            true => Err(StorageError::SameAsInput { path: self.named.clone() }),
+            false => Ok(()),
+        }
     }
 }
 
@@ -126,6 +137,15 @@ impl StagedFile {
     pub fn create(target: &Path, inputs: &[&Path]) -> Result<StagedFile, StorageError> {
         let is_special = fs::metadata(target).is_ok_and(|data| !data.is_file() && !data.is_dir());
         let target = Target::new(target);
+        if let Some(file) = descriptor::behind(&target.named).map_err(target.error("write"))? {
+            // A terminal may well be both.
+            if file.metadata().is_ok_and(|data| data.is_file()) {
+                target.refuse_inputs(inputs)?;
+            }
+            let compression = Compression::from_name(&target.named);
+            let sink = Some(Sink::into_open(file, compression, &target.named)?);
+            return Ok(StagedFile { target, staging: None, sink });
+        }
         if is_special {
             let sink = Some(create(&target.named)?);
             return Ok(StagedFile { target, staging: None, sink });
@@ -133,11 +153,7 @@ impl StagedFile {
         if target.real.is_dir() {
             return Err(StorageError::Exists { path: target.named, why: "is a folder".to_owned() });
         }
-        for input in inputs {
-            if input.canonicalize().is_ok_and(|input| target.real.starts_with(input)) {
-                return Err(StorageError::SameAsInput { path: target.named });
-            }
-        }
+        target.refuse_inputs(inputs)?;
         let staging = hidden_name(&target.real);
         let sink = Some(create_as(&staging, &target.named)?);
         Ok(StagedFile { target, staging: Some(staging), sink })
@@ -381,6 +397,36 @@ mod tests {
         assert_eq!(names(dir.path()), ["out.jsonl"]);
         drop(StagedFile::create(&dir.path().join("other"), &[]).unwrap());
         assert_eq!(names(dir.path()), ["out.jsonl"]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_behind_a_descriptor_keeps_what_is_in_it() {
+        use std::io::Write as _;
+        use std::os::fd::AsRawFd as _;
+        let dir = tempfile::tempdir().unwrap();
+        let (path, link) = (dir.path().join("log"), dir.path().join("link.gz"));
+        let mut log = File::create(&path).unwrap();
+        log.write_all(b"before\n").unwrap();
+        let name = PathBuf::from(format!("/proc/self/fd/{}", log.as_raw_fd()));
+        std::os::unix::fs::symlink(&name, &link).unwrap();
+        for target in [&name, &link] {
+            let mut staged = StagedFile::create(target, &[]).unwrap();
+            staged.sink().write(b"ours\n").unwrap();
+            staged.commit().unwrap();
+        }
+        log.write_all(b"after\n").unwrap();
+        assert_eq!(names(dir.path()), ["link.gz", "log"]);
+        let content = fs::read(&path).unwrap();
+        assert!(
+            content.starts_with(b"before\nours\n\x1f\x8b") && content.ends_with(b"after\n"),
+            "{content:?}"
+        );
+        for input in [&*path, dir.path()] {
+            let error = StagedFile::create(&name, &[input]).err().unwrap();
+            assert!(matches!(error, StorageError::SameAsInput { .. }));
+        }
+        assert_eq!(fs::read(&path).unwrap(), content);
     }
 
     #[cfg(unix)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
 use polytag::artifact::ModelFolder;
@@ -28,7 +28,8 @@ pub(super) struct TableArguments {
     /// Carry this column through; may be given several times
     #[arg(long, value_name = "NAME")]
     keep: Vec<String>,
-    /// What to write: parquet, arrow or jsonl; unless given, what the file's name says, in a folder parquet
+    /// What to write: parquet, arrow or jsonl; unless given, what the file's name says (.parquet, .arrow, .feather, .jsonl,
+    /// .ndjson, .json), jsonl where it has no ending, in a folder parquet
     #[arg(long)]
     format: Option<AnswerForm>,
 }
@@ -42,16 +43,31 @@ impl TableArguments {
 impl Predict {
     /// Whether tables or folders come in or go out.
     pub(super) fn is_of_tables(&self) -> anyhow::Result<bool> {
-        let names_table = |path: &PathBuf| Form::from_name(path).is_some();
-        let input =
-            self.input.as_ref().is_some_and(|path| path.is_dir() || (names_table(path) && !self.plain));
-        let out = self.out.as_ref().is_some_and(|path| names_table(path) || is_folder(path));
+        let names_table = |path: &Path| Form::from_name(path).is_some();
+        let input = self.input().is_some_and(|path| path.is_dir() || (names_table(path) && !self.plain));
+        let out = self.out().is_some_and(|path| names_table(path) || is_folder(path));
         let is = input || out || self.tables.format.is_some_and(|form| form != AnswerForm::Lines);
         if !is && self.tables.columns() != Columns::default() {
             let problem = "columns can be named for tables only, and neither the input nor the output is one";
             return Err(user_error(format!("{problem}; name a .parquet or .arrow file")));
         }
         Ok(is)
+    }
+
+    /// What answers are written as: what is asked for, or what the file's name says; in a folder Parquet, in a stream lines.
+    pub(super) fn form(&self) -> Result<AnswerForm, polytag::Error> {
+        match (self.tables.format, self.out()) {
+            (Some(form), _) => Ok(form),
+            (None, None) => Ok(AnswerForm::Lines),
+            (None, Some(out)) if self.is_from_folder() || is_folder(out) => {
+                Ok(AnswerForm::Table(Form::Parquet))
+            }
+            (None, Some(out)) => Ok(AnswerForm::from_name(out)?),
+        }
+    }
+
+    fn is_from_folder(&self) -> bool {
+        self.input().is_some_and(Path::is_dir)
     }
 
     pub(super) fn tag_tables(
@@ -72,11 +88,10 @@ impl Predict {
             ask: Ask { k: self.k, allowed },
             threshold: self.threshold,
         };
-        let from_folder = self.input.as_ref().is_some_and(|path| path.is_dir());
-        match (&self.input, &self.out) {
+        let from_folder = self.is_from_folder();
+        match (self.input(), self.out()) {
             (Some(input), Some(out)) if from_folder || is_folder(out) => {
-                let form = self.tables.format.unwrap_or(AnswerForm::Table(Form::Parquet));
-                let settings = self.settings()?;
+                let (form, settings) = (self.form()?, self.settings()?);
                 let rows = config.clone();
                 let folder = TagFolder { tagger, rows, form, settings, keep_going: self.keep_going };
                 self.refuse_inputs(out)?;
@@ -93,7 +108,7 @@ impl Predict {
 
     /// One file, or standard input, into one file or standard output.
     fn tag_one(&self, config: &RowsConfig, tagger: &BatchTagger<'_>, session: &Session) -> Done {
-        let rows = match &self.input {
+        let rows = match self.input() {
             Some(path) => Rows::open(path, config, 0),
             None => {
                 let lines =
@@ -103,18 +118,17 @@ impl Predict {
         };
         let rows = rows.map_err(polytag::Error::from)?;
         session.progress.report(Event::Started { stage: "tagging rows", total: None });
-        let tally = match &self.out {
+        let form = self.form()?;
+        let tally = match self.out() {
             Some(path) => {
-                let form = self.tables.format.unwrap_or_else(|| AnswerForm::from_name(path));
-                let inputs: Vec<&Path> = self.inputs();
-                let mut file = StagedFile::create(path, &inputs).map_err(polytag::Error::from)?;
-                let out = (file.sink(), path.as_path(), form);
+                let mut file = StagedFile::create(path, &self.inputs()).map_err(polytag::Error::from)?;
+                let out = (file.sink(), path, form);
                 let tally = tag_file(rows, tagger, out, &session.watch()).map_err(polytag::Error::from)?;
                 file.commit().map_err(polytag::Error::from)?;
                 tally
             }
             None => {
-                if self.tables.format.is_some_and(|form| form != AnswerForm::Lines) {
+                if form != AnswerForm::Lines {
                     return Err(user_error(
                         "a table cannot be written to standard output; name a file with --out",
                     ));
@@ -130,10 +144,6 @@ impl Predict {
             return Ok(USER.into());
         }
         Ok(DONE)
-    }
-
-    fn inputs(&self) -> Vec<&Path> {
-        self.input.iter().chain(&self.allow).chain([&self.model]).map(PathBuf::as_path).collect()
     }
 
     /// An error if a folder would be written into the model.

@@ -10,7 +10,7 @@ use arrow_schema::SchemaRef;
 use super::error::TablesError;
 use super::flow::{Mark, PieceSink};
 use crate::columns::{Form, JsonRows, TableError, TableWriter};
-use crate::storage::StorageError;
+use crate::storage::{Compression, StorageError};
 
 /// What answers are written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +22,23 @@ pub enum AnswerForm {
 }
 
 impl AnswerForm {
-    /// What the name of a file asks for: lines, unless it names a format of tables.
-    pub fn from_name(path: &Path) -> AnswerForm {
-        Form::from_name(path).map_or(AnswerForm::Lines, AnswerForm::Table)
+    /// What the name of a file asks for; lines where it has no ending but perhaps one of compression.
+    ///
+    /// # Errors
+    /// If it has an ending that promises something else.
+    pub fn from_name(path: &Path) -> Result<AnswerForm, TablesError> {
+        if let Some(form) = Form::from_name(path) {
+            return Ok(AnswerForm::Table(form));
+        }
+        let unpacked = match Compression::from_name(path) {
+            Compression::Plain => path.to_owned(),
+            _ => path.with_extension(""),
+        };
+        let ending = unpacked.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        match ending.as_str() {
+            "" | "jsonl" | "ndjson" | "json" => Ok(AnswerForm::Lines),
+            _ => Err(TablesError::UnknownOutput { path: path.to_owned() }),
+        }
     }
 
     /// What a file of it is called by.
@@ -107,6 +121,45 @@ impl<W: Write + Send> PieceSink for Answers<W> {
         match &mut self.out {
             Out::Table(writer) => Ok(writer.end_group()?),
             Out::Lines(..) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_ask_for_a_format_or_for_none_that_there_is() {
+        let [parquet, arrow] = [Form::Parquet, Form::Arrow].map(|form| Some(AnswerForm::Table(form)));
+        let lines = Some(AnswerForm::Lines);
+        for (name, expected) in [
+            ("a.parquet", parquet),
+            ("a.b/c.PQ", parquet),
+            ("a.arrow", arrow),
+            ("a.feather", arrow),
+            ("a.jsonl", lines),
+            ("a.NDJSON", lines),
+            ("a.json", lines),
+            ("a.csv.jsonl.gz", lines),
+            ("a.json.zst", lines),
+            ("a.jsonl.lz4", lines),
+            ("a", lines),
+            ("a.gz", lines),
+            ("a.csv/b", lines),
+            (".hidden", lines),
+            ("/dev/stdout", lines),
+            ("a.csv", None),
+            ("a.tsv", None),
+            ("a.txt", None),
+            ("a.paruqet", None),
+            ("a.csv.gz", None),
+            // Tables are packed column by column.
+            ("a.parquet.gz", None),
+            // Not packed under this name.
+            ("a.jsonl.GZ", None),
+        ] {
+            assert_eq!(AnswerForm::from_name(Path::new(name)).ok(), expected, "{name}");
         }
     }
 }

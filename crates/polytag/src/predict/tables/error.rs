@@ -55,6 +55,16 @@ pub enum TablesError {
         /// The file.
         path: PathBuf,
     },
+    /// The name of an answer promises a format that there is not.
+    #[error(
+        "{}: its ending names no format; end the name in .parquet, .arrow, .feather, .jsonl, .ndjson or .json (lines also \
+         with .gz, .zst or .lz4 behind that), or say --format parquet, arrow or jsonl",
+        path.display()
+    )]
+    UnknownOutput {
+        /// The file.
+        path: PathBuf,
+    },
     /// The folder holds no file.
     #[error("{}: holds no file to tag; name a folder of Parquet, Arrow or JSON lines files", path.display())]
     NoInput {
