@@ -168,6 +168,9 @@ fn an_encoder_can_join_words_or_stand_alone() {
 fn odd_tasks_are_learned_from_with_a_word() {
     let tried = Tried::of(task);
     let fit = || tried.fitted(config("label-tree", &json!({"min_documents": 1})).unwrap());
+    fs::remove_file(tried.task.join("train.jsonl")).unwrap();
+    let said = fit().err().unwrap().to_string();
+    assert!(said.contains("there is no train file here") && said.contains("label-tree"), "{said}");
     tried.write("train.jsonl", "{\"id\": \"1\", \"text\": \"a river\"}\n");
     assert!(fit().err().unwrap().to_string().contains("no training document carries a label"));
     let one =

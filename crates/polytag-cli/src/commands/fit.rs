@@ -87,6 +87,9 @@ impl Fit {
             name => Some(MethodConfig::named(name, &settings).map_err(polytag::Error::from)?),
         };
         let task = session.task(&self.task)?;
+        if !session.quiet {
+            task.unread_files().iter().for_each(|file| say(&format!("note: {file}")));
+        }
         let (config, (device, world)) = match given {
             Some(config) => {
                 let network = config.uses_network(&encoders);

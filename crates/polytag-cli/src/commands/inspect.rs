@@ -94,6 +94,7 @@ pub(crate) fn notes(statistics: &Statistics) -> Vec<String> {
             unread(split.split, field, *lines);
         }
     }
+    notes.extend(statistics.unread_files.iter().map(ToString::to_string));
     for split in statistics.splits.iter().filter(|split| split.empty > 0) {
         notes.push(format!("{} documents of {} say nothing", count(split.empty), split.split));
     }

@@ -84,7 +84,7 @@ enum Action {
 
 #[derive(Debug, Args)]
 struct Add {
-    /// JSON lines of labels, as in a task's labels.jsonl
+    /// JSON lines of labels, as in a task's labels.jsonl, with no other fields
     #[arg(required_unless_present = "id", conflicts_with_all = ["id", "name", "description", "alias", "parent"])]
     file: Option<PathBuf>,
     /// Its id
@@ -207,7 +207,7 @@ fn read_labels(path: &Path, session: &Session) -> Result<Vec<(u64, Label)>, poly
     let mut lines = Lines::open(path, session.read.max_line)?;
     let mut labels = Vec::new();
     while let Some(line) = lines.next_line()? {
-        labels.push((line.number, Label::parse(line.text, || Place::line(path, line.number))?));
+        labels.push((line.number, Label::parse_strict(line.text, || Place::line(path, line.number))?));
     }
     Ok(labels)
 }

@@ -66,6 +66,20 @@ fn labels_alone_are_enough() {
 }
 
 #[test]
+fn a_train_file_by_another_name_is_noted_and_one_that_is_missing_is_said_to_be() {
+    let lab = Lab::with_task();
+    std::fs::rename(lab.path("task/train.jsonl"), lab.path("task/training.jsonl")).unwrap();
+    let complaint = lab.refuses("fit task --method label-tree --out model");
+    assert!(complaint.starts_with("task: there is no train file here (train.jsonl, "), "{complaint}");
+    assert!(complaint.contains("label-tree") && complaint.contains("lexical"), "{complaint}");
+    let ran = lab.run("fit task --out model");
+    let note = "note: training.jsonl is not read; the files of a task are labels, train, dev and test, ";
+    assert!(ran.stderr.contains(note), "{}", ran.stderr);
+    assert!(ran.done().contains("0 training documents"));
+    assert_eq!(lab.run("fit task --method lexical --out model --quiet").stderr, "");
+}
+
+#[test]
 fn a_model_is_replaced_and_a_link_to_it_stays_a_link() {
     let lab = Lab::with_task();
     lab.run("fit task --out deep/inside/model").done();

@@ -205,11 +205,18 @@ fn what_cannot_be_imported_is_refused_by_file_and_line_and_leaves_nothing() {
     lab.write("sparse/train.txt", "1 2 2\n1 1:NaN\n");
     lab.write("torn.csv.gz", &gzip("text\n".repeat(1000))[..40]);
     lab.write("bad.ttl", "<urn:1> & .\n");
+    lab.write("open.csv", "id,text,labels\na,x,l\nb,y,l\nc,\"z,l\nd,w,l\n");
+    lab.write("open-names.csv", "id,name\nl,\"L\nm,M\n");
     for (line, part) in [
         ("import csv bad.csv out", "line 3"),
         ("import csv bad.csv out --text-column body", "bad.csv, line 1: no column is called \"body\""),
         ("import lightxml short out", "short/train_texts.txt, line 2"),
         ("import xc sparse out", "sparse/train.txt, line 2: \"1:NaN\" is no feature"),
+        ("import csv open.csv out", "open.csv, line 4: a quote that is opened in this row is never closed"),
+        (
+            "import csv bad.csv out --label-file open-names.csv",
+            "open-names.csv, line 2: a quote that is opened",
+        ),
         ("import csv torn.csv.gz out", "torn.csv.gz: the gzip data ends too early"),
         ("import skos bad.ttl out", "bad.ttl, line 1"),
         ("import csv nowhere.csv out", "nowhere.csv: cannot open: No such file or directory"),

@@ -57,3 +57,27 @@ fn fields_that_are_not_read_are_noted() {
     let told = lab.run("inspect task").done();
     assert!(told.contains("dev has a field \"lables\" on 1 of its first 1,000 lines"), "{told}");
 }
+
+#[test]
+fn files_that_are_not_read_are_noted() {
+    let lab = Lab::with_task();
+    assert_eq!(json(&lab.run("inspect task --json").done())["unread_files"], json("[]"));
+    lab.write("task/training.jsonl", TRAIN);
+    lab.write("task/TEST.jsonl.gz", "x");
+    lab.write("task/dev.csv", "id,text\n");
+    lab.write("task/test.jsonl/part", "x");
+    lab.write("task/notes.txt", "x");
+    let told = lab.run("inspect task --html page.html").done();
+    let page = lab.read("page.html");
+    for (name, why) in
+        [("training.jsonl", ""), ("TEST.jsonl.gz", ""), ("dev.csv", ""), ("test.jsonl", ", as it is no file")]
+    {
+        let note =
+            format!("{name} is not read{why}; the files of a task are labels, train, dev and test, each as");
+        assert!(told.contains(&format!("note: {note}")), "no {name} in\n{told}");
+        assert!(page.contains(&note), "{page}");
+    }
+    assert_eq!(told.matches("is not read").count(), 4, "{told}");
+    let counted = json(&lab.run("inspect task --json").done());
+    assert_eq!(counted["unread_files"][0], json(r#"{"name":"TEST.jsonl.gz","is_file":true}"#));
+}

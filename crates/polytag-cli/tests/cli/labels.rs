@@ -69,6 +69,14 @@ fn a_file_with_one_bad_label_changes_nothing() {
         ("{\"name\":\"x\"}\n", "new.jsonl, line 2: the field \"id\" is missing"),
         ("nonsense\n", "new.jsonl, line 2: not a JSON object"),
         (
+            "{\"id\":\"x\",\"name\":\"X\",\"descripton\":\"typo\"}\n",
+            "new.jsonl, line 2: the field \"descripton\" is not known; a label has id, name, description, aliases and parents",
+        ),
+        (
+            "{\"id\":\"x\",\"name\":\"X\",\"descripton\":\"typo\",\"alias\":[\"x\"]}\n",
+            "new.jsonl, line 2: the fields \"alias\", \"descripton\" are not known; a label has",
+        ),
+        (
             "{\"id\":\"tea\",\"name\":\"x\"}\n",
             "new.jsonl, line 2: a label with the id \"tea\" is there already",
         ),

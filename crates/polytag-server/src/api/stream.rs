@@ -7,7 +7,8 @@ use axum::body::{Body, Bytes};
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::{StreamExt as _, stream};
-use serde::Serialize;
+use polytag::data::WrittenId;
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::error::Failure;
@@ -43,6 +44,15 @@ struct BadLine {
     line: u64,
     #[serde(flatten)]
     failure: Failure,
+}
+
+/// A line of the body: what `polytag predict` reads, but that it may lack an id. Whatever else it says, such as the labels
+/// in a file of a task, is passed over.
+#[derive(Deserialize)]
+struct DocumentLine {
+    id: Option<WrittenId>,
+    title: Option<String>,
+    text: String,
 }
 
 /// What a line of the body came to.
@@ -108,7 +118,10 @@ impl Answering<'_> {
             let mut start = 0;
             while let Some(end) = rest[scanned..].iter().position(|&byte| byte == b'\n') {
                 line += 1;
-                let text = rest[start..scanned + end].trim_ascii();
+                let text = &rest[start..scanned + end];
+                // Some programs begin a file with a mark.
+                let text =
+                    text.strip_prefix(b"\xef\xbb\xbf").filter(|_| line == 1).unwrap_or(text).trim_ascii();
                 scanned += end + 1;
                 start = scanned;
                 if text.is_empty() {
@@ -176,11 +189,18 @@ impl Answering<'_> {
 }
 
 fn parse(line: &[u8], number: u64) -> Read {
-    match serde_json::from_slice(line) {
-        Ok(document) => Read::Document(document),
-        Err(error) => {
+    // A list would be read as an object without the names of its fields.
+    let read = match line.starts_with(b"{") {
+        true => serde_json::from_slice::<DocumentLine>(line).map_err(|error| error.to_string()),
+        false => Err("the line is not a JSON object".to_owned()),
+    };
+    match read {
+        Ok(DocumentLine { id, title, text }) => {
+            Read::Document(Document { id: id.map(|id| id.0), title, text })
+        }
+        Err(problem) => {
             // A complaint may repeat what it complains of.
-            let problem = error.to_string().chars().take(200).collect();
+            let problem = problem.chars().take(200).collect();
             let failure = ApiError::Malformed { problem }.failure();
             Read::Bad(BadLine { line: number, failure })
         }

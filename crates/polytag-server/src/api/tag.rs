@@ -92,7 +92,8 @@ pub(super) struct TaggedText {
 /// Find labels for texts
 ///
 /// With `Accept: application/x-ndjson` the answer is one result a line. With `Content-Type: application/x-ndjson` the body
-/// is one document a line, of any number, and so is the answer.
+/// is one document a line, of any number, and so is the answer. A line is `{"id"?, "title"?, "text"}`; an id may be a whole
+/// number, too, which is answered as a string. Other fields, such as the labels in the files of a task, are passed over.
 #[utoipa::path(post, path = "/v1/models/{model}/tag", tag = "tag", params(("model" = String, Path), TagQuery),
     request_body(content((TagBody = "application/json"), (String = "application/x-ndjson"))),
     responses((status = 200, content((Tagged = "application/json"), (String = "application/x-ndjson"))), (status = 400, body = super::error::Failure),

@@ -7,7 +7,7 @@ use polytag_server::ServerConfig;
 use polytag_server::keys::{KeyConfig, Scope};
 use serde_json::{Value, json};
 
-use crate::lab::{Lab, request};
+use crate::lab::{Lab, request, sample};
 
 const TEXT: &str = "A small web server that speaks TLS and serves static files over HTTP";
 
@@ -246,6 +246,54 @@ async fn streams_are_answered_line_by_line() {
         )
         .await;
     assert_eq!(lines.text.lines().count(), 2);
+}
+
+#[tokio::test]
+async fn a_stream_takes_the_lines_that_predict_takes() {
+    let lab = Lab::new();
+    let ask = async |body: String| {
+        let sent =
+            request(Method::POST, "/v1/models/tags/tag?k=1").header("content-type", "application/x-ndjson");
+        let answer = lab.send(sent.body(Body::from(body)).unwrap()).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+        answer.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
+    };
+    // A file of a task, with labels.
+    let dev = std::fs::read_to_string(sample().join("dev.jsonl")).unwrap();
+    assert!(dev.lines().all(|line| line.contains("\"labels\"")));
+    let ids: Vec<Value> =
+        dev.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].clone()).collect();
+    let answers = ask(dev).await;
+    assert_eq!(answers.iter().map(|answer| answer["id"].clone()).collect::<Vec<_>>(), ids);
+    assert!(answers.iter().all(|answer| answer["labels"].is_array()));
+
+    let lines = [
+        "\u{feff}{\"id\":7,\"title\":null,\"text\":\"web\",\"labels\":[1,\"b\"],\"note\":{\"mine\":[1]}}",
+        "{\"id\":-3,\"text\":\"web\",\"labels\":null}",
+        "{\"id\":null,\"text\":\"web\"}",
+        "{\"text\":\"web\"}",
+    ];
+    let answers = ask(lines.join("\n")).await;
+    let ids: Vec<&Value> = answers.iter().map(|answer| &answer["id"]).collect();
+    assert_eq!(ids, [&json!("7"), &json!("-3"), &Value::Null, &Value::Null]);
+    assert!(answers.iter().all(|answer| answer["labels"][0] == answers[0]["labels"][0]), "{answers:?}");
+
+    let lines = [
+        "{\"id\":1.5,\"text\":\"web\"}",
+        "{\"id\":true,\"text\":\"web\"}",
+        "{\"id\":\"a\"}",
+        "[\"a\", null, \"web\"]",
+        "web",
+        "{\"text\":\"web\"}",
+        "\u{feff}{\"text\":\"web\"}",
+    ];
+    let answers = ask(lines.join("\n")).await;
+    for (answer, line) in answers.iter().zip(1..).filter(|(_, line)| *line != 6) {
+        assert_eq!((&answer["error"]["code"], &answer["line"]), (&json!("malformed"), &json!(line)));
+    }
+    let said = answers[0]["error"]["message"].as_str().unwrap();
+    assert!(said.contains("a string or a whole number"), "{said}");
+    assert_eq!((answers.len(), answers[5]["labels"].as_array().unwrap().len()), (7, 1));
 }
 
 #[tokio::test]

@@ -67,7 +67,8 @@ impl Answer {
     }
 }
 
-fn sample() -> PathBuf {
+/// The bundled sample.
+pub(crate) fn sample() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/debtags-sample")
 }
 

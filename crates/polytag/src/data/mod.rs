@@ -14,6 +14,7 @@ mod record; // lines of JSON
 mod table_lines; // rows of a table as such lines
 mod reader; // documents one after the other
 mod task; // the folder
+mod unread; // what lies in it under names that are not read
 mod dataset; // documents by position
 mod statistics; // what a task holds
 mod writer; // new task folders, whole or not at all
@@ -28,9 +29,10 @@ pub use document::{Document, Passage};
 pub use error::{DataError, Place};
 pub use label::Label;
 pub use reader::{DocumentReader, ReadOptions};
-pub use record::DocumentRecord;
+pub use record::{DocumentRecord, WrittenId};
 pub use share::Share;
 pub use space::{Frequency, LabelSpace, SpaceError};
 pub use statistics::{SplitStatistics, Statistics, TailBin};
 pub use task::{Split, Task};
+pub use unread::UnreadFile;
 pub use writer::{TaskSummary, TaskWriter};

@@ -1,9 +1,11 @@
 //! Lines of a task folder as JSON, before anything is looked up.
 //!
 //! Ids may be written as strings or whole numbers. Fields we do not know are passed over: people
-//! keep their own notes in such files, and `inspect` lists them.
+//! keep their own notes in such files, and `inspect` lists them. Only labels that are added to a model
+//! are read more strictly.
 
 use serde::{Deserialize, Deserializer, Serialize, de};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::error::{DataError, Place};
@@ -11,6 +13,11 @@ use super::label::Label;
 
 pub(super) const DOCUMENT_EXAMPLE: &str = r#"{"id": "d1", "title": "…", "text": "…", "labels": ["l1"]}"#;
 pub(super) const LABEL_EXAMPLE: &str = r#"{"id": "l1", "name": "…"}"#;
+
+/// The fields of a document.
+pub(super) const DOCUMENT_FIELDS: &[&str] = &["id", "title", "text", "labels"];
+/// The fields of a label.
+pub(super) const LABEL_FIELDS: &[&str] = &["id", "name", "description", "aliases", "parents"];
 
 /// A document as it stands in a file, its labels by id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -29,19 +36,19 @@ pub struct DocumentRecord {
 
 #[derive(Deserialize)]
 struct RawDocument {
-    id: Option<Id>,
+    id: Option<WrittenId>,
     title: Option<String>,
     text: Option<String>,
-    labels: Option<Vec<Id>>,
+    labels: Option<Vec<WrittenId>>,
 }
 
 #[derive(Deserialize)]
 struct RawLabel {
-    id: Option<Id>,
+    id: Option<WrittenId>,
     name: Option<String>,
     description: Option<String>,
     aliases: Option<Vec<String>>,
-    parents: Option<Vec<Id>>,
+    parents: Option<Vec<WrittenId>>,
 }
 
 impl DocumentRecord {
@@ -82,6 +89,30 @@ impl Label {
             parents: raw.parents.unwrap_or_default().into_iter().map(|id| id.0).collect(),
         })
     }
+
+    /// Reads one line of labels that are to be added. A field that no label has is an error: it is a slip more often than a
+    /// note, and nothing would show it later.
+    pub fn parse_strict(line: &str, place: impl Fn() -> Place) -> Result<Label, DataError> {
+        let label = Label::parse(line, &place)?;
+        let unknown: Vec<String> =
+            unknown_fields(line, LABEL_FIELDS).iter().map(|field| format!("{field:?}")).collect();
+        let problem = match &unknown[..] {
+            [] => return Ok(label),
+            [field] => format!("the field {field} is not known"),
+            fields => format!("the fields {} are not known", fields.join(", ")),
+        };
+        Err(DataError::Field {
+            place: place(),
+            problem,
+            remedy: "a label has id, name, description, aliases and parents",
+        })
+    }
+}
+
+/// The fields of a line that are not among the `known`, in order of their names; none where it is no JSON object.
+pub(super) fn unknown_fields(line: &str, known: &[&str]) -> Vec<String> {
+    let fields: BTreeMap<String, de::IgnoredAny> = serde_json::from_str(line).unwrap_or_default();
+    fields.into_keys().filter(|field| !known.contains(&field.as_str())).collect()
 }
 
 fn parse_object<'a, T: Deserialize<'a>>(
@@ -105,9 +136,9 @@ fn parse_object<'a, T: Deserialize<'a>>(
     Err(DataError::Json { place: place(), problem, example })
 }
 
-fn required_id(id: Option<Id>, place: &impl Fn() -> Place) -> Result<String, DataError> {
+fn required_id(id: Option<WrittenId>, place: &impl Fn() -> Place) -> Result<String, DataError> {
     let problem = match id {
-        Some(Id(id)) if !id.is_empty() => return Ok(id),
+        Some(WrittenId(id)) if !id.is_empty() => return Ok(id),
         Some(_) => "the field \"id\" is empty",
         None => "the field \"id\" is missing",
     };
@@ -115,33 +146,36 @@ fn required_id(id: Option<Id>, place: &impl Fn() -> Place) -> Result<String, Dat
 }
 
 /// An id written as a string or as a whole number.
-#[derive(Clone, Debug)]
-pub(super) struct Id(pub(super) String);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenId(
+    /// The id; of a number, its digits.
+    pub String,
+);
 
-impl<'de> Deserialize<'de> for Id {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Id, D::Error> {
+impl<'de> Deserialize<'de> for WrittenId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<WrittenId, D::Error> {
         struct Visitor;
         impl de::Visitor<'_> for Visitor {
-            type Value = Id;
+            type Value = WrittenId;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an id: a string or a whole number")
             }
 
-            fn visit_str<E: de::Error>(self, id: &str) -> Result<Id, E> {
-                Ok(Id(id.to_owned()))
+            fn visit_str<E: de::Error>(self, id: &str) -> Result<WrittenId, E> {
+                Ok(WrittenId(id.to_owned()))
             }
 
-            fn visit_string<E: de::Error>(self, id: String) -> Result<Id, E> {
-                Ok(Id(id))
+            fn visit_string<E: de::Error>(self, id: String) -> Result<WrittenId, E> {
+                Ok(WrittenId(id))
             }
 
-            fn visit_u64<E: de::Error>(self, id: u64) -> Result<Id, E> {
-                Ok(Id(id.to_string()))
+            fn visit_u64<E: de::Error>(self, id: u64) -> Result<WrittenId, E> {
+                Ok(WrittenId(id.to_string()))
             }
 
-            fn visit_i64<E: de::Error>(self, id: i64) -> Result<Id, E> {
-                Ok(Id(id.to_string()))
+            fn visit_i64<E: de::Error>(self, id: i64) -> Result<WrittenId, E> {
+                Ok(WrittenId(id.to_string()))
             }
         }
         deserializer.deserialize_any(Visitor)
@@ -185,5 +219,19 @@ mod tests {
         assert!(complaint(r#"{"id": 1.5, "text": ""}"#).contains("expected an id"));
         let complaint = |line: &str| Label::parse(line, place).unwrap_err().to_string();
         assert!(complaint(r#"{"id": "a"}"#).contains("the label \"a\" has no name"));
+    }
+
+    #[test]
+    fn labels_to_be_added_have_no_fields_of_their_own() {
+        let whole = r#"{"id":7,"name":"A","description":"d","aliases":["b"],"parents":[8]}"#;
+        assert_eq!(Label::parse_strict(whole, place).unwrap(), Label::parse(whole, place).unwrap());
+        let complaint = |line: &str| Label::parse_strict(line, place).unwrap_err().to_string();
+        let one = complaint(r#"{"id":"a","name":"A","descripton":"d"}"#);
+        let known = "a label has id, name, description, aliases and parents";
+        assert_eq!(one, format!("t.jsonl, line 3: the field \"descripton\" is not known; {known}"));
+        assert!(LABEL_FIELDS.iter().all(|field| known.contains(field)));
+        let two = complaint(r#"{"id":"a","name":"A","descripton":"d","alias":["x"]}"#);
+        assert!(two.contains("the fields \"alias\", \"descripton\" are not known; "), "{two}");
+        assert!(complaint(r#"{"id":"a","nam":"A"}"#).contains("the label \"a\" has no name"));
     }
 }

@@ -6,9 +6,11 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::error::DataError;
+use super::record::{self, DOCUMENT_FIELDS, LABEL_FIELDS};
 use super::space::{Frequency, LabelSpace};
 use super::table_lines::unknown_columns;
 use super::task::{Split, Task};
+use super::unread::UnreadFile;
 use crate::progress::{Event, Progress, Stop};
 use crate::storage::Lines;
 
@@ -17,9 +19,6 @@ const KEPT_PROBLEMS: usize = 20;
 
 /// How many lines of each file are looked through for unknown fields.
 const FIELD_SAMPLE: usize = 1000;
-
-const DOCUMENT_FIELDS: &[&str] = &["id", "title", "text", "labels"];
-const LABEL_FIELDS: &[&str] = &["id", "name", "description", "aliases", "parents"];
 
 /// Counts over one split.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -85,6 +84,8 @@ pub struct Statistics {
     /// Fields of the first lines of the label file that polytag does not read, with how often they
     /// stand there.
     pub unknown_label_fields: BTreeMap<String, u64>,
+    /// What lies in the folder, looks like a part of the task, and is not read.
+    pub unread_files: Vec<UnreadFile>,
     /// The splits there are.
     pub splits: Vec<SplitStatistics>,
     /// Labels by how many training documents carry them.
@@ -98,7 +99,7 @@ pub struct Statistics {
 impl Statistics {
     /// Counts `task`, going on past lines that are wrong.
     pub fn of(task: &Task, progress: &dyn Progress, stop: &Stop) -> Result<Statistics, DataError> {
-        let mut statistics = Statistics::default();
+        let mut statistics = Statistics { unread_files: task.unread_files(), ..Statistics::default() };
         let mut space = task.labels().clone();
         for split in Split::ALL {
             if task.file(split)?.is_none() {
@@ -223,11 +224,7 @@ fn unknown_fields(path: &Path, known: &[&str], max_line: usize) -> Result<BTreeM
         match lines.next_line() {
             Ok(None) => break,
             Ok(Some(line)) => {
-                let Ok(object) = serde_json::from_str::<BTreeMap<String, serde::de::IgnoredAny>>(line.text)
-                else {
-                    continue;
-                };
-                for field in object.into_keys().filter(|key| !known.contains(&key.as_str())) {
+                for field in record::unknown_fields(line.text, known) {
                     *fields.entry(field).or_default() += 1;
                 }
             }
@@ -276,6 +273,14 @@ mod tests {
         ]);
         assert_eq!(statistics.unknown_label_fields, BTreeMap::from([("code".to_owned(), 2)]));
         assert_eq!(statistics.splits[0].unknown_fields, BTreeMap::from([("name".to_owned(), 1)]));
+    }
+
+    #[test]
+    fn files_that_are_not_read_are_among_the_counts() {
+        let labels = ("labels.jsonl", "{\"id\":\"a\",\"name\":\"A\"}\n");
+        let statistics = statistics_of(&[labels, ("training.jsonl", "nonsense\n")]);
+        assert_eq!((statistics.problem_count, statistics.splits.len()), (0, 0));
+        assert_eq!(statistics.unread_files[0].name, "training.jsonl");
     }
 
     #[test]

@@ -10,9 +10,12 @@ use super::label::Label;
 use super::reader::{DocumentReader, FirstLines, ReadOptions};
 use super::space::LabelSpace;
 use super::table_lines::{self, LABELS};
+use super::unread::{self, UnreadFile};
 use crate::progress::{Progress, Stop};
 use crate::storage::{compressed_variants, require_folder};
 
+/// What the name of a file of lines may end with.
+const LINES: [&str; 3] = [".jsonl", ".jsonl.gz", ".jsonl.zst"];
 /// What a table's name may end with.
 const TABLES: [&str; 3] = [".parquet", ".arrow", ".feather"];
 
@@ -126,6 +129,12 @@ impl Task {
         })
     }
 
+    /// What lies in the folder, looks like a part of the task, and is not read, in order of names. A folder that cannot be
+    /// listed has none.
+    pub fn unread_files(&self) -> Vec<UnreadFile> {
+        unread::files(&self.dir)
+    }
+
     /// The documents of `split`, one after the other.
     pub fn documents(&self, split: Split) -> Result<DocumentReader<'_>, DataError> {
         DocumentReader::open(&self.required_file(split)?, &self.labels, self.options.max_line)
@@ -157,6 +166,15 @@ pub(super) fn find(dir: &Path, name: &str) -> Result<Option<PathBuf>, DataError>
         });
     }
     Ok(found.pop())
+}
+
+/// Whether a file of this name is a part of a task.
+pub(super) fn is_part(name: &str) -> bool {
+    let mut parts = ["labels"].into_iter().chain(Split::ALL.map(Split::as_str));
+    parts.any(|part| {
+        let ending = name.strip_prefix(part).unwrap_or_default();
+        LINES.contains(&ending) || TABLES.contains(&ending)
+    })
 }
 
 /// Reads a label file.

@@ -1,5 +1,7 @@
 //! Why a method could not be fitted.
 
+use std::path::PathBuf;
+
 use crate::Fault;
 use crate::data::DataError;
 use crate::encoder::EncoderError;
@@ -63,6 +65,18 @@ pub enum MethodError {
         /// The method.
         method: &'static str,
     },
+    /// There is no train file.
+    #[error(
+        "{}: there is no train file here (train.jsonl, .jsonl.gz, .jsonl.zst, .parquet or .arrow) for {method} to learn from; \
+             add one, or take `lexical` or `frozen`, which need none",
+        dir.display()
+    )]
+    NoTrain {
+        /// The method.
+        method: &'static str,
+        /// The task folder.
+        dir: PathBuf,
+    },
     /// There are too few documents to tell from each other.
     #[error(
         "{method}: at least two train documents with a text are needed, and the task has {documents}; `lexical` and \
@@ -94,6 +108,11 @@ pub enum MethodError {
 }
 
 impl MethodError {
+    /// Whether labelled documents are missing, or any at all.
+    pub(super) fn is_for_want_of_documents(&self) -> bool {
+        matches!(self, MethodError::NoPairs { .. } | MethodError::NoDocuments { .. })
+    }
+
     /// Whose move it is.
     pub fn fault(&self) -> Fault {
         match self {

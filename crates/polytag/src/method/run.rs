@@ -38,7 +38,7 @@ pub struct Fitted {
 
 /// Fits a method to the train split of `task` and writes the model folder `target`.
 ///
-/// A task without a train split is fitted on its labels alone.
+/// A task without a train split is fitted on its labels alone; a method that needs documents says that the file is missing.
 pub fn fit(
     task: &Task,
     config: MethodConfig,
@@ -59,6 +59,7 @@ pub fn fit(
     let provenance = Provenance { config: config.to_value(), seed: context.seed, sources };
     // The target is checked before the work, not after it.
     let writer = ModelWriter::create(target, name, &provenance, &inputs)?;
+    let has_train = train.is_some();
     let dataset: Box<dyn Dataset> = match train {
         Some(_) => Box::new(task.dataset(Split::Train, context.progress, context.stop)?),
         None => Box::new(LabelsOnly::new(task.labels().clone())),
@@ -69,7 +70,12 @@ pub fn fit(
     };
     let dev = dev.as_ref().map(|dev| -> &dyn Dataset { dev });
     let context = TrainContext { dev: context.dev.or(dev), task: context.task.or(Some(task)), ..*context };
-    fit_into(writer, config, dataset.as_ref(), &context)
+    fit_into(writer, config, dataset.as_ref(), &context).map_err(|error| match error {
+        Error::Method(error) if !has_train && error.is_for_want_of_documents() => {
+            MethodError::NoTrain { method: name, dir: task.dir().to_owned() }.into()
+        }
+        error => error,
+    })
 }
 
 /// Fits a method to documents and writes its model.

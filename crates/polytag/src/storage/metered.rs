@@ -34,12 +34,14 @@ struct Count {
     since_mark: usize,
     /// The line on which what follows the last mark begins.
     marked: u64,
+    /// Whether the parser was told that nothing more comes.
+    has_ended: bool,
 }
 
 impl<R: BufRead> Metered<R> {
     /// Reads `input`; over `limit` bytes between two marks are an error.
     pub fn new(input: R, limit: usize) -> Metered<R> {
-        let count = Count { lines: 0, at_start: true, since_mark: 0, marked: 1 };
+        let count = Count { lines: 0, at_start: true, since_mark: 0, marked: 1, has_ended: false };
         Metered { input, meter: Meter { count: Rc::new(Cell::new(count)), limit } }
     }
 
@@ -53,6 +55,11 @@ impl Meter {
     /// The line that was read last, from one; zero before the first.
     pub fn line(&self) -> u64 {
         self.count.get().lines
+    }
+
+    /// Whether the parser has asked for more than there is.
+    pub fn has_ended(&self) -> bool {
+        self.count.get().has_ended
     }
 
     /// Says that a record ended here.
@@ -100,8 +107,9 @@ impl<R: BufRead> Read for Metered<R> {
             count.at_start = bytes[taken - 1] == b'\n';
             out[..taken].copy_from_slice(&bytes[..taken]);
             self.input.consume(taken);
-            self.meter.count.set(count);
         }
+        count.has_ended |= taken == 0 && !out.is_empty();
+        self.meter.count.set(count);
         Ok(taken)
     }
 }
@@ -118,6 +126,7 @@ mod tests {
         let mut buffer = [0; 6];
         loop {
             let n = input.read(&mut buffer).unwrap();
+            assert_eq!(meter.has_ended(), n == 0);
             if n == 0 {
                 break;
             }

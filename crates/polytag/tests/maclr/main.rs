@@ -295,7 +295,10 @@ fn what_cannot_be_learned_from_is_said_before_training() {
     tried.write("train.jsonl", &lines((0..9).map(|i| json!({"id": i.to_string(), "text": "p. The q"}))));
     assert!(error("few-shot").contains("no training document carries a label"), "{}", error("few-shot"));
     fs::remove_file(tried.task.join("train.jsonl")).unwrap();
-    assert!(error("maclr").contains("frozen"), "{}", error("maclr"));
+    for method in ["maclr", "few-shot"] {
+        let said = error(method);
+        assert!(said.contains("there is no train file here") && said.contains("frozen"), "{said}");
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::intake::{Intake, malformed, not_blank, plain_name, sorted_entries, sp
 use super::{ImportContext, Importer};
 use crate::data::error::{DataError, Place};
 use crate::data::label::Label;
-use crate::data::record::{DocumentRecord, Id};
+use crate::data::record::{DocumentRecord, WrittenId};
 use crate::data::task::{Split, find};
 use crate::data::writer::TaskWriter;
 use crate::storage::{Lines, read_bounded};
@@ -118,7 +118,7 @@ fn import_split(dir: &Path, split: Split, intake: &mut Intake<'_>) -> Result<(),
 
 #[derive(Deserialize)]
 struct RawDocument {
-    celex_id: Option<Id>,
+    celex_id: Option<WrittenId>,
     title: Option<String>,
     #[serde(default)]
     header: Value,
@@ -129,7 +129,7 @@ struct RawDocument {
     #[serde(default)]
     attachments: Value,
     #[serde(alias = "eurovoc_concepts")]
-    concepts: Option<Vec<Id>>,
+    concepts: Option<Vec<WrittenId>>,
 }
 
 /// Reads one law. Its text is header, recitals, main body and attachments, a line each; parts that
@@ -159,11 +159,11 @@ pub fn parse_document(bytes: &[u8], path: &Path) -> Result<DocumentRecord, DataE
 
 #[derive(Deserialize)]
 struct RawConcept {
-    id: Option<Id>,
+    id: Option<WrittenId>,
     #[serde(alias = "title", alias = "name")]
     label: Option<String>,
     alt_labels: Option<Vec<String>>,
-    parents: Option<Vec<Id>>,
+    parents: Option<Vec<WrittenId>>,
 }
 
 impl RawConcept {

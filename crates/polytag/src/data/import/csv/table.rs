@@ -1,10 +1,11 @@
 //! Rows of a CSV or TSV file, with their lines.
 //!
 //! A file with a header enters; rows leave one at a time, as many fields in each as the header has.
-//! A quoted field may hold line breaks; a row's line is the one it begins on. Memory: one row, which
-//! may not be longer than a limit.
+//! A quoted field may hold line breaks; a row's line is the one it begins on. A quote that is never
+//! closed would take in all that follows, so it is an error. Memory: one row, which may not be longer
+//! than a limit.
 
-use std::io::BufRead;
+use std::io::{BufRead, Chain, Read};
 use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashSet;
@@ -33,10 +34,13 @@ impl Dialect {
     }
 }
 
+/// What is read, with a line break behind it.
+type Ended = Chain<Box<dyn BufRead + Send>, &'static [u8]>;
+
 /// A table being read.
 pub struct Table {
     path: PathBuf,
-    reader: ::csv::Reader<Metered<Box<dyn BufRead + Send>>>,
+    reader: ::csv::Reader<Metered<Ended>>,
     meter: Meter,
     header: Vec<String>,
     record: ::csv::StringRecord,
@@ -65,7 +69,8 @@ impl Table {
 
     /// Reads `input`, header first; `path` is only its name in errors.
     pub fn new(path: &Path, input: Box<dyn BufRead + Send>, dialect: Dialect) -> Result<Table, DataError> {
-        let input = Metered::new(input, dialect.limit);
+        // With a line break at the end, only a row in an open quote goes on to the end.
+        let input = Metered::new(input.chain(&b"\n"[..]), dialect.limit);
         let meter = input.meter();
         let reader = ::csv::ReaderBuilder::new()
             .delimiter(dialect.delimiter)
@@ -138,7 +143,16 @@ impl Table {
             return Ok(None);
         }
         let breaks: usize = bytes.iter().map(|field| memchr::memchr_iter(b'\n', field).count()).sum();
-        let line = self.meter.line().saturating_sub(breaks as u64);
+        let is_open = self.meter.has_ended();
+        // The last break within an open quote begins no line.
+        let line = (self.meter.line() + u64::from(is_open)).saturating_sub(breaks as u64);
+        if is_open {
+            return Err(malformed(
+                Place::line(&self.path, line),
+                "a quote that is opened in this row is never closed, so that the row takes in the rest of the file",
+                "close it, and write a quote within quotes twice",
+            ));
+        }
         self.record = ::csv::StringRecord::from_byte_record(bytes).map_err(|error| {
             let field = error.utf8_error().field();
             malformed(
@@ -194,6 +208,46 @@ mod tests {
         let mut long = table(b"a\n1\n\"2222\n2222\n2222\n", 8).unwrap();
         assert_eq!(long.next_row().unwrap().unwrap().field(0), "1");
         assert!(long.next_row().unwrap_err().to_string().starts_with("t.csv, line 3: longer than"));
+    }
+
+    #[test]
+    fn a_quote_that_is_never_closed_is_named_where_its_row_begins() {
+        for (table, line) in [
+            ("a,b\n1,\"x\n2,y\n3,z\n", 2),
+            ("a,b\n1,x\n2,y\n\"3,z\n4,u\n", 4),
+            // The row has as many fields as it should.
+            ("a,b\n1,x\n\n2,\"y\n", 4),
+            ("a,b\n1,\"x\ny\",\"z\n", 2),
+            ("a,b\n1,\"x\"\"\n", 2),
+            ("a,b\n1,x\n2,\"", 3),
+            ("a,\"b\n1,x\n", 1),
+        ] {
+            let cut = table.trim_end();
+            for table in
+                [table.to_owned(), table.replace('\n', "\r\n"), cut.to_owned(), format!("{table}\n\n")]
+            {
+                let complaint = rows(table.as_bytes()).unwrap_err().to_string();
+                let expected =
+                    format!("t.csv, line {line}: a quote that is opened in this row is never closed, ");
+                assert!(complaint.starts_with(&expected), "{table:?}: {complaint}");
+            }
+        }
+    }
+
+    #[test]
+    fn quotes_may_be_closed_at_the_very_end() {
+        for (table, expected) in [
+            ("a,b\n1,\"x\"", (2, "1|x")),
+            ("a,b\n1,\"x\n\"", (2, "1|x")),
+            ("a,b\n1,\"x\n\"\n", (2, "1|x")),
+            ("a,b\n1,\"x\"\"\"\r\n", (2, "1|x\"")),
+            ("a,b\n1,5\" disk", (2, "1|5\" disk")),
+        ] {
+            assert_eq!(rows(table.as_bytes()).unwrap(), [(expected.0, expected.1.to_owned())], "{table:?}");
+        }
+        let plain = Dialect { delimiter: b',', quoting: false, limit: 1000 };
+        let mut open = Table::new(Path::new("t.csv"), Box::new(&b"a,b\n1,\"x"[..]), plain).unwrap();
+        assert_eq!(open.next_row().unwrap().unwrap().field(1), "\"x");
     }
 
     proptest! {

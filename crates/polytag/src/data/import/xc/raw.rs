@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::data::error::{DataError, Place};
 use crate::data::import::intake::{Intake, UniqueIds, malformed, not_blank};
 use crate::data::label::Label;
-use crate::data::record::{DocumentRecord, Id};
+use crate::data::record::{DocumentRecord, WrittenId};
 use crate::data::task::Split;
 use crate::storage::Lines;
 
@@ -40,7 +40,7 @@ pub struct RawLine {
 
 #[derive(Deserialize)]
 struct Fields {
-    uid: Option<Id>,
+    uid: Option<WrittenId>,
     title: Option<String>,
     content: Option<String>,
     target_ind: Option<Vec<u64>>,
