@@ -111,6 +111,21 @@ fn a_probability_is_the_mean_of_the_experts_and_its_parts_add_up() {
 }
 
 #[test]
+fn who_reads_the_text_as_a_whole_says_what_it_would_miss() {
+    let tried = Tried::new();
+    let (model, _) = tried.fit("classifier", &json!({"experts": ["cls@last"]})).unwrap();
+    let model = read(&model);
+    let passage = Passage { id: None, title: None, text: "the river and the" };
+    let label = model.predict(&[passage], &Ask { k: 1, allowed: None }).unwrap()[0].entries()[0].label;
+    let found = model.explain(passage, label).unwrap();
+    assert_eq!(found.reasons[0].words, "river", "{:?}", found.reasons);
+    assert!(found.reasons[0].weight > 0.0 && found.reasons.iter().all(|reason| reason.attention.is_none()));
+    let sum: f32 = found.reasons.iter().map(|reason| reason.weight).sum();
+    assert!((sum - (found.score / (1.0 - found.score)).ln()).abs() < 1e-3, "{sum} {}", found.score);
+    assert!(found.marks.iter().any(|mark| mark.weight > 0.0));
+}
+
+#[test]
 fn labels_in_clusters_are_judged_a_few_at_a_time() {
     let tried = Tried::new();
     // Forty labels, each given away by a pair of letters.

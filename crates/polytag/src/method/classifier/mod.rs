@@ -11,6 +11,7 @@ mod network; // the experts' weights and scores
 mod measured; // how good they are, and the best labels by them
 mod objective; // the losses of a step
 mod train;
+mod missed; // what is missing of a score without a word
 mod model;
 
 pub use config::{ClassifierConfig, Guide, Together};

@@ -15,6 +15,7 @@ use polytag_nn::train::CURVE;
 use super::clusters::Clusters;
 use super::config::ClassifierConfig;
 use super::measured::rank;
+use super::missed::what_is_missed;
 use super::network::{Judge, Network};
 use crate::artifact::{ArtifactError, MANIFEST, ModelFolder, ModelWriter, TensorsBuilder};
 use crate::data::{LabelChange, LabelSpace, Passage};
@@ -136,6 +137,25 @@ impl ClassifierModel {
         })
     }
 
+    /// What the layers that experts read make of the tokens of a text.
+    fn states(&self, ids: &[u32]) -> Result<Vec<Vec<f32>>, Error> {
+        let batch = self.encoder.batch(self.parameters.device(), [ids])?;
+        let mut tape = Tape::inference(&self.parameters);
+        let states = self.encoder.forward(&mut tape, &batch, &self.network.layers)?;
+        states.iter().map(|state| state.tensor().to_vec()).collect()
+    }
+
+    /// What experts say of the label in a row on average, before it becomes a probability.
+    fn first_token_score(&self, ids: &[u32], row: usize) -> Result<f32, Error> {
+        let states = self.states(ids)?;
+        let mut score = 0.0;
+        for judge in &self.network.experts {
+            let (shares, bias) = self.shares(judge, &states, row)?;
+            score += shares.iter().map(|share| share.weight).sum::<f32>() + bias;
+        }
+        Ok(score / self.network.experts.len() as f32)
+    }
+
     /// What each token adds to an expert's score of the label in a row, how much the label looks at it, and what there
     /// is before any token.
     fn shares(&self, judge: &Judge, states: &[Vec<f32>], row: usize) -> Result<(Vec<Share>, f32), Error> {
@@ -227,11 +247,7 @@ impl Predictor for ClassifierModel {
             return Ok(Explanation { score: 0.0, matched: None, reasons: Vec::new(), marks: Vec::new() });
         };
         let (ids, ranges) = self.tokenizer.pieces(text_of(&passage), self.settings.max_tokens)?;
-        let batch = self.encoder.batch(self.parameters.device(), [&ids[..]])?;
-        let mut tape = Tape::inference(&self.parameters);
-        let states = self.encoder.forward(&mut tape, &batch, &self.network.layers)?;
-        let states: Vec<Vec<f32>> =
-            states.iter().map(|state| state.tensor().to_vec()).collect::<Result<_, Error>>()?;
+        let states = self.states(&ids)?;
         let experts = self.network.experts.len() as f32;
         let looking = self.network.experts.iter().filter(|judge| matches!(judge, Judge::Looking { .. }));
         let looking = looking.count().max(1) as f32;
@@ -249,6 +265,14 @@ impl Predictor for ClassifierModel {
                     *piece.attention.get_or_insert(0.0) += attention / looking;
                 }
             }
+        }
+        if self.network.reads_first_tokens_alone() {
+            // These hold the text as a whole: what a word adds is what is missing without it.
+            let all = pieces.iter().map(|piece| piece.weight).sum::<f32>() + before;
+            let without = |ids: &[u32]| self.first_token_score(ids, row);
+            let missed = what_is_missed(&ids, pieces.iter().map(|piece| piece.range.clone()), all, without)?;
+            before = all - missed.iter().sum::<f32>();
+            pieces.iter_mut().zip(missed).for_each(|(piece, missed)| piece.weight = missed);
         }
         pieces.push(Piece { range: 0..0, weight: before, attention: None });
         let matched = Some(self.space.label(label).name.clone());

@@ -75,6 +75,12 @@ fn pooled(tape: &mut Tape<'_>, (state, batch): (&Var, &Batch), pooling: Pooling)
 }
 
 impl Network {
+    /// Whether nobody looks at words: first tokens hold what the encoder makes of all of them.
+    pub(super) fn reads_first_tokens_alone(&self) -> bool {
+        let is_first = |judge: &Judge| matches!(judge, Judge::Pooled { pooling: Pooling::Cls, .. });
+        self.experts.iter().all(is_first)
+    }
+
     /// Adds the experts' weights to `builder`, for an encoder and so many labels. `values` gives what each begins with,
     /// by its name, rows and columns.
     pub(super) fn new(
