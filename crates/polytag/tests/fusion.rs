@@ -126,6 +126,25 @@ fn scores_are_those_of_the_formula() {
 }
 
 #[test]
+fn scores_that_are_no_probabilities_are_told_of() {
+    let made = made();
+    let told = |classifier: &PathBuf| {
+        let settings = json!({"classifier": classifier, "semantics": made.semantics});
+        let (_, heard) = made.tried.fitted(MethodConfig::named("xml0", &settings).unwrap()).unwrap();
+        heard.iter().any(|event| event.contains("are no probabilities"))
+    };
+    assert!(!told(&made.classifier));
+    let other = made.tried.dir.path().join("lexical");
+    fs::rename(fitted(&made.tried, "lexical", json!({})).unwrap(), &other).unwrap();
+    assert!(told(&other));
+    let large = made.tried.dir.path().join("large.jsonl");
+    fs::write(&large, "{\"id\": \"one\", \"labels\": [[\"1\", 7.5]]}\n").unwrap();
+    let recorded = made.tried.dir.path().join("recorded-large");
+    fs::rename(fitted(&made.tried, "recorded", json!({"scores": large})).unwrap(), &recorded).unwrap();
+    assert!(told(&recorded));
+}
+
+#[test]
 fn reasons_add_up_and_name_the_combination() {
     let made = made();
     let model = read(&made.fused("xml0", json!({})).unwrap());

@@ -77,6 +77,13 @@ impl Method for Fusion {
                  them",
             ));
         }
+        if !model.takes_probabilities() {
+            context.progress.report(Event::Warned(&format!(
+                "{}: its scores are no probabilities, and labels are combined as if they were: those above the threshold \
+                 and the share of each may mean little",
+                self.config.classifier
+            )));
+        }
         let (seen, unseen) = model.counts();
         if seen == 0 {
             return Err(refused(format!(

@@ -102,6 +102,11 @@ impl FusionModel {
         Ok(model)
     }
 
+    /// Whether the classifier's scores are what is combined here.
+    pub(super) fn takes_probabilities(&self) -> bool {
+        self.classifier.model().gives_probabilities()
+    }
+
     /// How many seen labels the classifier can predict, and how many unseen ones there are.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.labels.seen.iter().count(), self.labels.unseen.len())

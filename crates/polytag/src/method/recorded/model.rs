@@ -83,6 +83,12 @@ impl Predictor for RecordedModel {
         passages.iter().map(answer).collect()
     }
 
+    /// What another program calls its scores is not known: they are taken for probabilities where all lie from 0 to 1.
+    fn gives_probabilities(&self) -> bool {
+        let mut scores = self.answers.iter().flat_map(|(_, ranking)| ranking.entries());
+        scores.all(|entry| (0.0..=1.0).contains(&entry.score))
+    }
+
     fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
         self.space = self.changed(changes)?;
         Ok(())
