@@ -14,11 +14,14 @@ const FEW_DOCUMENTS: u64 = 500;
 /// Below this share of labels or documents with a pair, pairs are few.
 const FEW: f64 = 0.1;
 
-/// Documents and the share of labels with a pair from which on trees learn more than words tell.
-const ENOUGH: (u64, f64) = (1000, 0.5);
-
 /// Labelled documents from which on a part of them can be held out for a rehearsal.
 const REHEARSED: f64 = 100.0;
+
+/// Labelled documents from which on trees and words together are better than words alone.
+const SOME: f64 = 40.0;
+
+/// Labelled documents from which on words add little to trees that know every label, and cost as much again.
+const MANY: f64 = 20_000.0;
 
 /// A method, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,15 +92,18 @@ impl Choice {
 fn choose(means: Means, documents: u64, labels: f64, labelled: f64) -> Choice {
     let choice = |method, why| Choice { method, why };
     let is_feasible = means.encoder && (means.gpu || documents <= FEW_DOCUMENTS);
+    let pairs = documents as f64 * labelled;
     let share = labels.min(labelled);
+    // Pairs are worth more than an encoder that must do with few steps; how many documents have none does not matter.
+    let words_do = if is_feasible { !means.gpu && share >= FEW } else { labels >= FEW };
     match share {
-        share if !is_feasible && documents >= ENOUGH.0 && share >= ENOUGH.1 => match labels < 1.0 {
-            true => choice(
-                "blend",
-                "of trees for labels that documents carry and words for the others; it needs no GPU",
-            ),
-            false => choice("label-tree", "which needs no GPU, as every label has examples"),
-        },
+        _ if words_do && pairs >= MANY && labels >= 1.0 => {
+            choice("label-tree", "which needs no GPU, as every label has examples")
+        }
+        _ if words_do && pairs >= SOME => choice(
+            "blend",
+            "of trees for labels that documents carry and words for all of them; it needs no GPU",
+        ),
         _ if !means.encoder => choice(
             "lexical",
             "which needs no encoder; `polytag encoders pull minilm` gives it one to choose from",
@@ -110,17 +116,13 @@ fn choose(means: Means, documents: u64, labels: f64, labelled: f64) -> Choice {
         share if share < FEW => {
             choice("maclr-few-shot", "which learns from the texts, then from the few pairs that there are")
         }
-        _ if means.gpu && labels >= 1.0 => {
-            choice("guided-experts", "which is best where every label has examples")
-        }
-        _ if means.gpu && documents as f64 * labelled >= REHEARSED => choice(
+        _ if !means.gpu => choice("lexical", "which needs no GPU, and no more pairs than there are"),
+        _ if labels >= 1.0 => choice("guided-experts", "which is best where every label has examples"),
+        _ if pairs >= REHEARSED => choice(
             "blend-neural",
             "of encoders, trees and words: one ranking of labels that documents carry and of the others",
         ),
-        _ if means.gpu => {
-            choice("of-lan", "which learns from the labelled documents and still finds other labels")
-        }
-        _ => choice("lexical", "which needs no GPU; methods that learn from many pairs do"),
+        _ => choice("of-lan", "which learns from the labelled documents and still finds other labels"),
     }
 }
 
@@ -140,15 +142,20 @@ mod tests {
         assert_eq!(method(slow, 100, 0.0), "maclr");
         assert_eq!(method(slow, 100, 0.01), "maclr-few-shot");
         assert_eq!(method(slow, 100_000, 0.0), "lexical");
-        assert_eq!(method(slow, 100, 0.8), "lexical");
         assert_eq!(method(all, 0, 0.0), "lexical");
         let bare = Means { encoder: false, ..all };
-        assert_eq!(method(bare, 100, 0.0), "lexical");
-        assert_eq!(method(bare, 100, 1.0), "lexical");
-        for means in [slow, bare] {
+        for means in [slow, bare, Means { encoder: false, ..slow }] {
             assert_eq!(method(means, 100_000, 0.8), "blend");
             assert_eq!(choose(means, 100_000, 1.0, 0.8).method, "label-tree");
+            assert_eq!(choose(means, 1000, 1.0, 0.8).method, "blend");
+            assert_eq!(method(means, 200, 0.8), "blend");
+            assert_eq!(method(means, 20, 0.8), "lexical");
+            assert_eq!(method(means, 100_000, 0.05), "lexical");
+            // Documents without labels are in nobody's way.
+            assert_eq!(choose(means, 100_000, 0.8, 0.01).method, "blend");
         }
+        assert_eq!(method(bare, 100, 0.0), "lexical");
+        assert_eq!(method(bare, 100, 0.05), "lexical");
         assert_eq!(choose(all, 100_000, 1.0, 0.8).method, "guided-experts");
     }
 }

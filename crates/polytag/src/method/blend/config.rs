@@ -13,6 +13,9 @@ pub(super) const MOST_SOURCES: usize = NAMES.len();
 pub(in crate::method) const NAMES: [&str; 8] =
     ["source0", "source1", "source2", "source3", "source4", "source5", "source6", "source7"];
 
+/// Documents that are held out at least, as long as that is not more than half.
+const HELD_OUT_LEAST: f64 = 100.0;
+
 /// Settings of `blend`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -21,13 +24,16 @@ pub struct BlendConfig {
     pub sources: Vec<Value>,
     /// The encoder of sources that need one and are not told which; null leaves each its own.
     pub encoder: Option<String>,
-    /// The share of the train documents that sources are rehearsed on.
-    pub held_out: f64,
-    /// The share of the labels that are hidden from them there, to stand for those that nobody has seen.
-    pub hidden: f64,
+    /// The share of the train documents that sources are rehearsed on. null takes a tenth, or a hundred documents where
+    /// that is more, and at most half.
+    pub held_out: Option<f64>,
+    /// The share of the labels that are hidden from them there, to stand for those that nobody has seen. null hides as
+    /// large a share as no train document carries, between a twentieth and half.
+    pub hidden: Option<f64>,
     /// How many labels of a source are looked at.
     pub depth: usize,
-    /// What is added to the log-odds of unseen labels. null chooses as much as `give` allows.
+    /// What is added to the log-odds of unseen labels. null chooses as much as `give` allows, and nothing where fewer
+    /// than 200 documents are held out, which cannot say.
     pub unseen: Option<f32>,
     /// How many points of nDCG@5 may be given up in the rehearsal so that more unseen labels are found.
     pub give: f64,
@@ -42,8 +48,8 @@ impl Default for BlendConfig {
         BlendConfig {
             sources: ["label-tree", "lexical"].map(Value::from).to_vec(),
             encoder: None,
-            held_out: 0.1,
-            hidden: 0.05,
+            held_out: None,
+            hidden: None,
             depth: 100,
             unseen: None,
             give: 0.1,
@@ -71,18 +77,26 @@ impl BlendConfig {
         self.methods().unwrap_or_default()
     }
 
+    /// The shares of documents that are held out and of labels that are hidden, for so many documents with labels and
+    /// such a share of labels that none of them carries.
+    pub(super) fn shares(&self, labelled: usize, unseen: f64) -> (f64, f64) {
+        let held_out = (HELD_OUT_LEAST / labelled.max(1) as f64).clamp(0.1, 0.5);
+        (self.held_out.unwrap_or(held_out), self.hidden.unwrap_or(unseen.clamp(0.05, 0.5)))
+    }
+
     /// Whether the settings make sense together.
     pub(super) fn check(&self, method: &'static str) -> Result<(), MethodError> {
-        let share = |value: f64| value > 0.0 && value <= 0.5;
+        let share = |value: Option<f64>| value.is_none_or(|value| value > 0.0 && value <= 0.5);
+        let said = |value: Option<f64>| value.unwrap_or_default();
         let problem = match self {
             _ if !(1..=MOST_SOURCES).contains(&self.sources.len()) => {
                 Some(format!("there are {} sources; name 1 to {MOST_SOURCES}", self.sources.len()))
             }
             _ if !share(self.held_out) => {
-                Some(format!("held_out = {} is out of range; say above 0, up to 0.5", self.held_out))
+                Some(format!("held_out = {} is out of range; say above 0, up to 0.5", said(self.held_out)))
             }
             _ if !share(self.hidden) => {
-                Some(format!("hidden = {} is out of range; say above 0, up to 0.5", self.hidden))
+                Some(format!("hidden = {} is out of range; say above 0, up to 0.5", said(self.hidden)))
             }
             _ if !(5..=10_000).contains(&self.depth) => {
                 Some(format!("depth = {} is out of range; say 5 to 10000", self.depth))
@@ -188,14 +202,25 @@ mod tests {
     }
 
     #[test]
+    fn shares_follow_the_task_unless_they_are_said() {
+        let config = BlendConfig::default();
+        assert_eq!(config.shares(45_000, 0.04), (0.1, 0.05));
+        assert_eq!(config.shares(1000, 0.25), (0.1, 0.25));
+        assert_eq!(config.shares(400, 0.9), (0.25, 0.5));
+        assert_eq!(config.shares(0, 0.0), (0.5, 0.05));
+        let said = BlendConfig { held_out: Some(0.3), hidden: Some(0.2), ..config };
+        assert_eq!(said.shares(45_000, 0.04), (0.3, 0.2));
+    }
+
+    #[test]
     fn senseless_settings_are_refused() {
         let refused = |change: fn(&mut BlendConfig)| {
             let mut config = BlendConfig::default();
             change(&mut config);
             config.check("blend").unwrap_err().to_string()
         };
-        assert!(refused(|config| config.held_out = 0.0).contains("held_out"));
-        assert!(refused(|config| config.hidden = 0.9).contains("hidden"));
+        assert!(refused(|config| config.held_out = Some(0.0)).contains("held_out"));
+        assert!(refused(|config| config.hidden = Some(0.9)).contains("hidden"));
         assert!(refused(|config| config.depth = 1).contains("depth"));
         assert!(refused(|config| config.encoder = Some("mpnet".into())).contains("encoder = mpnet"));
         assert!(refused(|config| config.unseen = Some(f32::NAN)).contains("unseen"));

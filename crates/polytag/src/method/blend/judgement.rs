@@ -14,6 +14,10 @@ const RIDGE: f64 = 1.0;
 /// Hidden labels that must have been found for what unseen ones are worth to be learned from them.
 const ENOUGH: usize = 10;
 
+/// Documents that must have been tried for what unseen labels may gain to be chosen by them: one of a hundred documents
+/// whose first label changes is more than is given.
+const TELLING: usize = 200;
+
 /// Places over which a rehearsal is measured.
 const PLACES: usize = 5;
 
@@ -170,8 +174,11 @@ impl Lesson<'_> {
         judged.iter().zip(&self.tried).map(of_document).sum::<f64>() / judged.len().max(1) as f64
     }
 
-    /// As much for unseen labels as costs `give` of nDCG@5.
+    /// As much for unseen labels as costs `give` of nDCG@5, if there are documents enough to tell.
     fn shift(&self, judgement: &Judgement, give: f64) -> f64 {
+        if self.tried.len() < TELLING {
+            return 0.0;
+        }
         let mut judged: Vec<Vec<Judged>> =
             self.tried.iter().map(|tried| self.judged(judgement, tried)).collect();
         let (most, steps) = SHIFTS;
@@ -265,5 +272,7 @@ mod tests {
         let shift = |give| lesson.learn(None, give).shift;
         assert!(shift(0.0) <= shift(0.02) && shift(0.02) < shift(1.0));
         assert_eq!(shift(1.0), SHIFTS.0);
+        let lesson = Lesson { tried: lesson.tried.into_iter().take(TELLING - 1).collect(), ..lesson };
+        assert_eq!(lesson.learn(None, 1.0).shift, 0.0, "too few documents to tell");
     }
 }

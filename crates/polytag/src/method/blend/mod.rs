@@ -12,8 +12,8 @@
 //!                  + unseen (for unseen labels)  + tail · ln inverse propensity (for seen ones)
 //! ```
 //!
-//! `unseen` trades one kind of label for the other. It is chosen in the rehearsal, as much as costs `give` points of nDCG@5,
-//! or said. Probabilities below `least` are not given, so that a blend can say nothing.
+//! `unseen` trades one kind of label for the other. It is chosen in the rehearsal, as much as costs `give` points of nDCG@5
+//! where documents suffice to tell, or said. As large a share of labels is hidden as is unseen: that many compete for the first places. Probabilities below `least` are not given, so that a blend can say nothing.
 //!
 //! Cost: sources are fitted twice, and all of them answer. Memory: all sources at once when they answer; in the rehearsal one
 //! at a time, and 12 bytes a label of each ranking, for 5,000 documents at most.
@@ -66,11 +66,14 @@ impl Blend {
 
     /// Fits sources on a part of the documents and learns from what they make of the others.
     fn rehearse(&self, dataset: &dyn Dataset, context: &TrainContext<'_>) -> Result<Judgement, MethodError> {
-        let shares = (self.config.held_out, self.config.hidden);
+        let labelled =
+            (0..dataset.len() as u32).filter(|&id| !dataset.labels_of(DocId(id)).is_empty()).count();
+        let space = dataset.label_space();
+        let unseen = space.iter().filter(|(label, _)| !space.is_seen(*label)).count();
+        let shares = self.config.shares(labelled, unseen as f64 / space.len().max(1) as f64);
         let rehearsal = Rehearsal::new(dataset, shares, context.seed).ok_or_else(|| {
             let problem = format!(
-                "{} documents with labels are too few to hold some out; fit one of its sources by itself",
-                (0..dataset.len() as u32).filter(|&id| !dataset.labels_of(DocId(id)).is_empty()).count()
+                "{labelled} documents with labels are too few to hold some out; fit one of its sources by itself"
             );
             MethodError::Config { method: self.name, problem }
         })?;
