@@ -44,7 +44,7 @@ pub(crate) struct Evaluate {
     #[arg(long, default_value_t = Propensity::default().a)]
     propensity_a: f64,
     /// B of the propensity
-    #[arg(long, default_value_t = Propensity::default().b)]
+    #[arg(long, default_value_t = Propensity::default().b, allow_negative_numbers = true)]
     propensity_b: f64,
     /// Documents are labels themselves, under their own ids: leave each out of its own ranking; done anyway for a model
     /// that was fitted with item_to_item=true

@@ -79,7 +79,7 @@ pub(crate) struct Predict {
     #[arg(long, value_name = "LABEL_ID")]
     under: Vec<String>,
     /// Leave out labels that score less
-    #[arg(long, value_name = "SCORE")]
+    #[arg(long, value_name = "SCORE", allow_negative_numbers = true)]
     threshold: Option<f32>,
     /// Read from a file (.gz and .zst are unpacked), or from all files of a folder, instead of standard input (`-`)
     #[arg(long = "in", value_name = "FILE|FOLDER")]

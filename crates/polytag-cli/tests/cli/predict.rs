@@ -62,6 +62,7 @@ fn how_many_which_and_how_good_are_the_users() {
     let between = (scores[0] + scores[1]) / 2.0;
     assert_eq!(ids(&ask(&format!("--threshold {between}"))), ["rail"]);
     assert_eq!(ids(&ask("--threshold 1000000")), [""; 0]);
+    assert_eq!(ids(&ask("--threshold -1")), ["rail", "tea", "bees"]);
 }
 
 #[test]
