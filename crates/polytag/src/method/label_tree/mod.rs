@@ -213,8 +213,9 @@ impl LabelTree {
         let unseen = space.len() - seen.len();
         if unseen > 0 {
             let all = space.len();
-            let message =
-                format!("{unseen} of {all} labels are carried by no document and are never answered with");
+            let message = format!(
+                "{unseen} of {all} labels are carried by no document: a label tree never answers with them"
+            );
             context.progress.report(Event::Warned(&message));
         }
         let room = word_rows::room(context);
