@@ -236,7 +236,7 @@ impl OnDevice {
             return Err(Trouble::Wrong("it answered another number of queries"));
         }
         let asked = queries.par_chunks(dim).zip(near).zip(changed);
-        asked
+        let answers: Vec<Result<Option<Ranking>, Trouble>> = asked
             .map(|((query, near), changed)| {
                 let Some(bound) = copy.bounds.of_query(query) else { return Ok(None) };
                 let Some(scored) = self.scored(query, &near, (&there, most), bound)? else { return Ok(None) };
@@ -248,7 +248,9 @@ impl OnDevice {
                 let is_certain = last.zip(worst).is_none_or(|(last, worst)| last + bound < worst);
                 Ok(is_certain.then_some(ranking))
             })
-            .collect()
+            .collect();
+        // Of several troubles the first query's is told, whatever the threads do.
+        answers.into_iter().collect()
     }
 
     /// The candidates of a query by scores of the CPU, if they are what they should be. None if the CPU has none for them.
