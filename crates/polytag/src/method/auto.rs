@@ -116,7 +116,9 @@ fn choose(means: Means, documents: u64, labels: f64, labelled: f64) -> Choice {
         share if share < FEW => {
             choice("maclr-few-shot", "which learns from the texts, then from the few pairs that there are")
         }
-        _ if !means.gpu => choice("lexical", "which needs no GPU, and no more pairs than there are"),
+        _ if !means.gpu => {
+            choice("lexical", "which needs no GPU; too few documents have labels to learn from")
+        }
         _ if labels >= 1.0 => choice("guided-experts", "which is best where every label has examples"),
         _ if pairs >= REHEARSED => choice(
             "blend-neural",
