@@ -6,6 +6,7 @@ use crate::cpu::Aligned;
 use crate::cuda::{Cuda, CudaOptions};
 use crate::element::Element;
 use crate::error::{Bytes, Error};
+use crate::host_memory;
 use crate::memory::{Cache, Source};
 
 /// What encoders compute in where nothing is trained.
@@ -138,6 +139,12 @@ impl std::fmt::Debug for Cpu {
     }
 }
 
+/// Numbers in a piece from which on it is asked for only where there is room.
+const LARGE: usize = 4 << 20;
+
+/// Bytes that are left for what is not asked for here.
+const SPARED: u64 = 256 << 20;
+
 /// The system as a source of memory; a unit is a number.
 struct HostMemory;
 
@@ -148,7 +155,10 @@ impl Source for HostMemory {
     const REPLACES: bool = true;
 
     fn take(&mut self, size: usize) -> Result<Option<Aligned>, Error> {
-        Ok(Aligned::try_zeros(size))
+        // The system promises more than it has, and ends programs that take it at its word.
+        let has_room = size < LARGE
+            || host_memory::free().is_none_or(|free| (self.unit() * size) as u64 + SPARED <= free);
+        Ok(if has_room { Aligned::try_zeros(size) } else { None })
     }
 
     fn release(&mut self, _: Aligned) {}
@@ -158,7 +168,7 @@ impl Source for HostMemory {
     }
 
     fn limit(&self) -> usize {
-        usize::MAX >> 3
+        host_memory::all().map_or(usize::MAX >> 3, |bytes| bytes as usize / self.unit())
     }
 
     fn unit(&self) -> usize {
@@ -205,5 +215,22 @@ impl Drop for HostBuffer {
         let values = std::mem::take(&mut self.values);
         let size = values.len();
         self.owner.memory().give_back(values, size);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_memory_than_the_machine_has_is_refused_in_words() {
+        let Some(all) = host_memory::all() else { return };
+        let cpu = Cpu::default();
+        let error = HostBuffer::take(&cpu, all as usize / 4).map(|_| ()).unwrap_err();
+        let Error::OutOfMemory { limit, .. } = &error else { panic!("{error}") };
+        // In whole numbers.
+        assert!(all - limit.0 < 4, "{all} {limit}");
+        assert!(error.to_string().contains("lower the batch"), "{error}");
+        assert_eq!(HostBuffer::take(&cpu, LARGE).unwrap().len(), LARGE, "there is room for this");
     }
 }

@@ -12,6 +12,7 @@ pub mod error; // what can go wrong, and whose move it is
 pub mod element; // what a matrix is made of
 pub mod random; // random numbers without a state: a function of a key and a place
 pub mod cpu; // slices in, slices out: the arithmetic of the CPU, in the widest instructions it has
+pub mod host_memory; // how much memory the machine has, and how much is free
 mod memory; // memory that is kept for the next one who asks
 pub mod cuda; // a GPU, found when the program runs
 pub mod device; // where the work is done

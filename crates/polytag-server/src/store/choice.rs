@@ -1,11 +1,11 @@
 //! Where the labels of a model are searched: by this server, or by the database where their vectors do not fit in memory.
 
-use std::fs;
 use std::sync::Arc;
 
 use polytag::artifact::Manifest;
 use polytag::method::label_vector_bytes;
 use polytag::predict::PredictError;
+use polytag_nn::host_memory;
 
 use super::Place;
 use super::address::{Address, LabelSearch};
@@ -89,49 +89,9 @@ fn open(
 /// They do where nobody knows how much there is.
 fn fits_in_memory(manifest: &Manifest) -> (bool, String) {
     let wanted = label_vector_bytes(manifest);
-    let Some(free) = free_memory() else { return (true, "nobody knows how much memory is free".to_owned()) };
+    let Some(free) = host_memory::free() else {
+        return (true, "nobody knows how much memory is free".to_owned());
+    };
     let words = format!("label vectors take {} MB, and {} MB of memory are free", wanted >> 20, free >> 20);
     (wanted <= free / SHARE, words)
-}
-
-/// How many bytes of memory are free, on this machine or where this program is kept.
-fn free_memory() -> Option<u64> {
-    let machine = of_machine(&fs::read_to_string("/proc/meminfo").ok()?)?;
-    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let limit = number("/sys/fs/cgroup/memory.max").zip(number("/sys/fs/cgroup/memory.current"));
-    // What is taken counts the pages of files, which are given back when memory is short.
-    let pages = of_files(&fs::read_to_string("/sys/fs/cgroup/memory.stat").unwrap_or_default());
-    let left = |(most, taken): (u64, u64)| most.saturating_sub(taken.saturating_sub(pages));
-    Some(limit.map_or(machine, |limit| machine.min(left(limit))))
-}
-
-/// The bytes of pages of files, as a group of processes has them.
-fn of_files(stat: &str) -> u64 {
-    let pages = stat.lines().filter_map(|line| {
-        let line = line.strip_prefix("active_file ").or_else(|| line.strip_prefix("inactive_file "))?;
-        line.trim().parse::<u64>().ok()
-    });
-    pages.sum()
-}
-
-fn of_machine(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn free_memory_is_read() {
-        let told = "MemTotal:       24576 kB\nMemAvailable:    2048 kB\n";
-        assert_eq!(of_machine(told), Some(2 << 20));
-        assert_eq!(of_machine("MemTotal: 1 kB\n"), None);
-        assert_eq!(of_machine("MemAvailable: much\n"), None);
-        assert_eq!(of_files("anon 7\nactive_file 30\ninactive_file 12\nfile 900\n"), 42);
-        if cfg!(target_os = "linux") {
-            assert!(free_memory().is_some_and(|free| free > 0));
-        }
-    }
 }
