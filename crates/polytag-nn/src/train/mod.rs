@@ -410,6 +410,14 @@ impl Trainer {
         checkpoint::write(&folder.join(CHECKPOINT), &contents)
     }
 
+    /// How many steps are done already by a training that [`run`](Trainer::run) would go on with.
+    pub fn steps_done(&self, parameters: &Parameters, folder: Option<&Path>) -> Result<u64, Error> {
+        let Some(folder) = folder else { return Ok(0) };
+        let path = folder.join(CHECKPOINT);
+        let contents = checkpoint::read(&path, &self.state.fingerprint, parameters.masters_len())?;
+        Ok(contents.map_or(0, |contents| contents.state.step))
+    }
+
     fn resume(&mut self, parameters: &mut Parameters, folder: Option<&Path>) -> Result<(), Error> {
         let Some(contents) = self.checkpoint(parameters, folder)? else { return Ok(()) };
         parameters.set_masters(&contents.masters)?;

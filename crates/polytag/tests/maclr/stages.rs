@@ -9,7 +9,7 @@ use polytag_nn::device::{Device, Precision};
 use serde_json::{Value, json};
 
 use super::common::{Fit, Heard, Tried};
-use super::{config, document, lines, right};
+use super::{TOPICS, config, document, lines, right};
 
 #[test]
 fn a_run_broken_off_anywhere_goes_on_and_ends_the_same() {
@@ -98,6 +98,28 @@ fn a_stage_that_was_encoded_otherwise_is_made_anew() {
     };
     let integers = Device::cpu_in(Precision::EightBit);
     assert_eq!([anew(&Device::cpu()), anew(&Device::cpu()), anew(&integers), anew(&integers)], [0, 0, 2, 0]);
+}
+
+#[test]
+fn a_stage_whose_guesses_are_others_is_made_anew() {
+    let tried = Tried::new();
+    let (model, folder) = (tried.dir.path().join("m"), tried.dir.path().join("training"));
+    fs::create_dir_all(&folder).unwrap();
+    let fit = Fit { task: &tried.task, model: &model, folder: Some(&folder), stop: Stop::default() };
+    let anew = |more: &Value| {
+        let mut settings = json!({"max_steps": 2, "label_text": "name"});
+        settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let heard = Heard::default();
+        fit.heard_by(config("maclr", &settings).unwrap(), &heard).unwrap();
+        let heard = heard.events();
+        heard.iter().filter(|event| event.contains("another training's; it is made anew")).count()
+    };
+    // How labels are searched later is none of a stage's business.
+    assert_eq!([anew(&json!({})), anew(&json!({})), anew(&json!({"index": "exact"}))], [0, 0, 0]);
+    // The encoder reads names alone, words read aliases, too.
+    let labels = TOPICS.iter().map(|(name, words)| json!({"id": name, "name": name, "aliases": words}));
+    tried.write("labels.jsonl", &lines(labels));
+    assert_eq!([anew(&json!({})), anew(&json!({}))], [1, 0], "stage two");
 }
 
 #[test]

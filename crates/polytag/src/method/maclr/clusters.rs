@@ -48,9 +48,10 @@ impl Schedule {
         (most > 0 && schedule.until > 0).then_some(schedule)
     }
 
-    /// How many clusterings there are in all.
-    pub(super) fn clusterings(&self) -> u64 {
-        self.until.div_ceil(self.update_every)
+    /// How many clusterings are made from a step on.
+    pub(super) fn clusterings_from(&self, step: u64) -> u64 {
+        let until = |step: u64| step.div_ceil(self.update_every);
+        until(self.until).saturating_sub(until(step))
     }
 
     /// The clustering in force at a step; none where each document is by itself.
@@ -156,7 +157,8 @@ mod tests {
         assert_eq!([at(0), at(9), at(10)], [Some((0, 8)), Some((0, 8)), Some((10, 8))]);
         assert_eq!([at(20), at(49)], [Some((20, 16)), Some((40, 32))]);
         assert_eq!([at(50), at(99)], [None, None]);
-        assert_eq!(schedule.clusterings(), 5);
+        let from = [0, 1, 10, 11, 41, 50, 99].map(|step| schedule.clusterings_from(step));
+        assert_eq!(from, [5, 4, 4, 3, 0, 0, 0], "the one in force is made before its first step");
     }
 
     #[test]

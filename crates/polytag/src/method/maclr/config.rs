@@ -220,6 +220,11 @@ impl MaclrConfig {
         };
         let temperature = (!(self.temperature >= 1e-3 && self.temperature.is_finite()))
             .then(|| format!("temperature = {} is out of range; say at least 0.001", self.temperature));
+        let graph = (self.index == IndexKind::Hnsw && self.label_prior > 0.0).then(|| {
+            "index = hnsw: labels gain something beside their cosines, which a graph does not know; say \
+             label_prior = 0, or index = exact"
+                .to_owned()
+        });
         let nothing = (!self.has_stage_one() && !self.has_stage_two() && self.few_shot_epochs == 0.0).then(|| {
             "no stage is left to train; say stage_one_epochs, stage_two_epochs or few_shot_epochs, or take \
              `frozen`"
@@ -250,6 +255,7 @@ impl MaclrConfig {
             .or_else(|| number("weight_decay", self.weight_decay, 1.0))
             .or_else(|| number("clip", self.clip.unwrap_or(0.0).into(), 1e6))
             .or(temperature)
+            .or(graph)
             .or(nothing);
         match problem {
             Some(problem) => Err(MethodError::Config { method, problem }),
@@ -309,9 +315,9 @@ impl MaclrConfig {
     /// The settings that what the last stage leaves is a function of. Which encoder it begins with is in the weights;
     /// what is beside the vectors comes after it.
     pub(super) fn of_all_stages(&self) -> MaclrConfig {
-        let MaclrConfig { encoder, evaluations, precision, words, label_prior, own_names, .. } =
+        let MaclrConfig { encoder, evaluations, precision, index, words, label_prior, own_names, .. } =
             MaclrConfig::default();
-        MaclrConfig { encoder, evaluations, precision, words, label_prior, own_names, ..self.clone() }
+        MaclrConfig { encoder, evaluations, precision, index, words, label_prior, own_names, ..self.clone() }
     }
 
     /// The engine's settings for a stage over so many examples.
@@ -376,6 +382,9 @@ mod tests {
         assert!(refused(|config| config.words = f32::NAN).contains("words = NaN"));
         assert!(refused(|config| config.label_prior = -1.0).contains("label_prior = -1"));
         assert!(refused(|config| config.keep = Some(1.5)).contains("keep = 1.5"));
+        assert!(refused(|config| config.index = IndexKind::Hnsw).contains("label_prior = 0"));
+        let plain = MaclrConfig { index: IndexKind::Hnsw, label_prior: 0.0, ..MaclrConfig::default() };
+        assert!(plain.check("maclr").is_ok());
         assert!(refused(|config| config.stage_two_epochs = f64::NAN).contains("stage_two_epochs"));
         let nothing =
             |config: &mut MaclrConfig| (config.stage_one_epochs, config.stage_two_epochs) = (0.0, 0.0);
@@ -390,8 +399,8 @@ mod tests {
         assert_ne!(one.of_all_stages(), other.of_all_stages());
         let other = MaclrConfig { few_shot_loss: PairLoss::Cosine, ..one.clone() };
         assert!(one.of_stage_two() == other.of_stage_two() && one.of_all_stages() != other.of_all_stages());
-        let other = MaclrConfig { own_names: false, words: 0.5, ..one.clone() };
-        assert_eq!(one.of_all_stages(), other.of_all_stages(), "words come after all stages");
+        let other = MaclrConfig { own_names: false, words: 0.5, index: IndexKind::Exact, ..one.clone() };
+        assert_eq!(one.of_all_stages(), other.of_all_stages(), "words and indexes come after all stages");
         let other = MaclrConfig { keep: Some(0.25), ..one.clone() };
         assert_eq!(one.of_stage_two(), other.of_stage_two(), "weights go back after the stage");
         assert_ne!(one.of_all_stages(), other.of_all_stages(), "pairs begin where they went back to");

@@ -134,19 +134,25 @@ struct Run<'a> {
 impl Run<'_> {
     fn stages(&self, base: SentenceEncoder) -> Result<Left, MethodError> {
         let config = self.config;
-        let given = self.given(&base)?;
+        let mut given = self.given(&base)?;
         let mut trained = None;
         if config.has_stage_one() {
-            trained = Some(self.stage_one(&base, &given)?);
+            let (left, about) = self.stage_one(&base, &given)?;
+            (trained, given) = (Some(left), about);
         }
         if !config.has_stage_two() && config.few_shot_epochs == 0.0 {
-            return self.back_to(base, trained);
+            return Ok(self.back_to(base, trained)?.0);
         }
         let tokenising = Stage::start(self.context.progress, "tokenising documents", None);
         let documents = Documents::read(self.dataset, reading(&base, self.context), tokenising, |_| true)?;
         let mut given = checksum(&given, |hash| documents.texts.add_to(hash));
         if config.has_stage_two() {
-            let about = checksum(&given, |hash| add_settings(hash, &config.of_stage_two()));
+            // `lexical` reads all of a text; the tokens are a part of it.
+            let by_words = if config.pseudo_lexical > 0 { self.by_words()? } else { &[] };
+            let about = checksum(&given, |hash| {
+                add_settings(hash, &config.of_stage_two());
+                by_words.iter().for_each(|list| hash.update(format!("{list:?}")));
+            });
             let stage = self.stage(("two", "stage two"), about, (config.stage_two_epochs, 1.0));
             let encoder = trained.as_ref().map_or(&base, |left| &left.encoder);
             let next = match stage.done(encoder)? {
@@ -159,13 +165,14 @@ impl Run<'_> {
             given = stage.about;
             trained = Some(after(trained.map_or_else(Vec::new, |left| left.points), next));
         }
-        let left = self.back_to(base, trained)?;
+        let (left, kept) = self.back_to(base, trained)?;
         if config.few_shot_epochs == 0.0 {
             return Ok(left);
         }
         let matches = self.given_pairs(&documents);
         let about = checksum(&given, |hash| {
             add_settings(hash, &config.of_all_stages());
+            hash.update(kept.to_le_bytes());
             matches.add_to(hash);
         });
         let stage =
@@ -180,9 +187,9 @@ impl Run<'_> {
         Ok(after(left.points, next))
     }
 
-    /// What stages without pairs left, gone back to the encoder before them as far as it deserves.
-    fn back_to(&self, base: SentenceEncoder, trained: Option<Left>) -> Result<Left, MethodError> {
-        let Some(left) = trained else { return Ok(Left { encoder: base, points: Vec::new() }) };
+    /// What stages without pairs left, gone back to the encoder before them as far as it deserves, and how far that is.
+    fn back_to(&self, base: SentenceEncoder, trained: Option<Left>) -> Result<(Left, f32), MethodError> {
+        let Some(left) = trained else { return Ok((Left { encoder: base, points: Vec::new() }, 1.0)) };
         let keep = match self.config.keep {
             Some(keep) => keep,
             None => {
@@ -194,9 +201,9 @@ impl Run<'_> {
             }
         };
         if keep == 0.0 {
-            return Ok(left);
+            return Ok((left, keep));
         }
-        Ok(Left { encoder: left.encoder.between(&base, keep)?, points: left.points })
+        Ok((Left { encoder: left.encoder.between(&base, keep)?, points: left.points }, keep))
     }
 
     /// A checksum of what all stages are a function of: the weights to begin with, the seed, the labels, which documents
@@ -237,7 +244,8 @@ impl Run<'_> {
         Siamese { encoder, pooling, max_tokens, device: self.context.device.clone() }
     }
 
-    fn stage_one(&self, base: &SentenceEncoder, given: &str) -> Result<Left, MethodError> {
+    /// What stage one leaves, and the checksum of what that is a function of.
+    fn stage_one(&self, base: &SentenceEncoder, given: &str) -> Result<(Left, String), MethodError> {
         let (config, context) = (self.config, self.context);
         let pairing = Stage::start(context.progress, "pairing texts", Some(self.dataset.len() as u64));
         let key = Key::new(context.seed).part(0x7061_6972);
@@ -255,7 +263,7 @@ impl Run<'_> {
         });
         let stage = self.stage(("one", "stage one"), about, (config.stage_one_epochs, 1.0));
         if let Some(left) = stage.done(base)? {
-            return Ok(left);
+            return Ok((left, stage.about));
         }
         let loop_config = config.loop_config(pairs.len(), stage.epochs, context.seed);
         let schedule = Schedule::new(config, pairs.len(), loop_config.steps);
@@ -278,11 +286,13 @@ impl Run<'_> {
         };
         let started = Instant::now();
         objective.cluster(&parameters, 0)?;
-        let clusterings = schedule.map_or(0, |schedule| schedule.clusterings());
-        let besides = started.elapsed().as_secs_f64() * clusterings as f64;
-        let points = stage.train((&loop_config, besides), (&encoder, &mut parameters), &mut objective)?;
+        let clustering = started.elapsed().as_secs_f64();
+        let clusterings = |step| schedule.map_or(0, |schedule| schedule.clusterings_from(step));
+        let besides = |step| clustering * clusterings(step) as f64;
+        let points = stage.train((&loop_config, &besides), (&encoder, &mut parameters), &mut objective)?;
         drop(objective);
-        stage.finish(base, (&encoder, &parameters), points)
+        let left = stage.finish(base, (&encoder, &parameters), points)?;
+        Ok((left, stage.about))
     }
 
     /// Labels that the encoder and `lexical` guess.
@@ -389,7 +399,7 @@ impl Run<'_> {
             order: Order::new(matches.len(), context.seed),
             prepared: Ahead::default(),
         };
-        let points = stage.train((&loop_config, 0.0), (&encoder, &mut parameters), &mut objective)?;
+        let points = stage.train((&loop_config, &|_| 0.0), (&encoder, &mut parameters), &mut objective)?;
         drop(objective);
         stage.finish(base, (&encoder, &parameters), points)
     }

@@ -89,24 +89,27 @@ impl StageRun<'_> {
     }
 
     /// Trains to the end, and tells what was expected beside what was seen; `besides` is how many seconds go into other
-    /// things than steps.
+    /// things than steps, from a step on.
     pub(super) fn train(
         &self,
-        (loop_config, besides): (&TrainConfig, f64),
+        (loop_config, besides): (&TrainConfig, &dyn Fn(u64) -> f64),
         (encoder, parameters): (&Encoder, &mut Parameters),
         objective: &mut dyn Objective,
     ) -> Result<Vec<Point>, MethodError> {
         let (progress, device) = (self.context.progress, self.context.device);
         let groups = self.config.groups(encoder.config().hidden, self.rate);
         let mut trainer = Trainer::new(loop_config.clone(), groups, parameters, &self.about)?;
-        let seconds = besides + loop_config.steps as f64 * trainer.try_steps(parameters, objective)?;
+        let folder = self.folder()?;
+        // One that was broken off goes on where it was.
+        let done = trainer.steps_done(parameters, folder.as_deref())?;
+        let left = loop_config.steps.saturating_sub(done) as f64;
+        let seconds = besides(done) + left * trainer.try_steps(parameters, objective)?;
         let memory = gib(device);
         let say = |what: String, value: f64| {
             progress.report(Event::Measured { name: &format!("{}: {what}:", self.title), value });
         };
         say("expected seconds".to_owned(), seconds);
         say("expected memory, GiB".to_owned(), memory);
-        let folder = self.folder()?;
         let started = Instant::now();
         let mut told = Told::begin(progress, self.title, &MEASURES, loop_config);
         let ended = trainer.run(
