@@ -22,7 +22,7 @@ use crate::table::count;
 #[command(after_help = "\
 Examples:
   polytag fit tasks/eurlex --method lexical --out models/eurlex
-  polytag fit tasks/shop --set stem=german --set title_weight=3 --out models/shop
+  polytag fit tasks/shop --set stem=german --out models/shop
   polytag fit tasks/shop --config shop.toml --out models/shop
   polytag fit tasks/eurlex --method frozen --encoder mpnet --out models/eurlex-mpnet
   polytag fit tasks/million --method frozen --precision int8 --set index=hnsw --out models/million
@@ -103,8 +103,19 @@ impl Fit {
                 let choice = Choice::of(&task, means, &session.stop).map_err(polytag::Error::from)?;
                 if !session.quiet {
                     say(&format!("method: {}, {}", choice.method, choice.why));
+                    if self.encoder.is_some() && !choice.has_encoder() {
+                        say(
+                            "note: --encoder is not used, as this method has none; --method names another one",
+                        );
+                    }
                 }
-                (choice.config(settings).map_err(polytag::Error::from)?, devices)
+                let config = choice.config(settings).map_err(|error| {
+                    user_error(format!(
+                        "{error}; `auto` took `{}` here: name the method that the setting is for with --method",
+                        choice.method
+                    ))
+                })?;
+                (config, devices)
             }
         };
         let training = config.trains().then(|| TrainingFolder::beside(&self.out)).transpose();

@@ -8,9 +8,6 @@ use crate::data::{DataError, Split, Task};
 use crate::encoder::{EncoderCache, EncoderError};
 use crate::progress::Stop;
 
-/// Documents that an encoder is trained on without a GPU, at most: a quarter of an hour or so on a laptop.
-const FEW_DOCUMENTS: u64 = 500;
-
 /// Below this share of labels or documents with a pair, pairs are few.
 const FEW: f64 = 0.1;
 
@@ -60,10 +57,15 @@ impl Choice {
     /// # Errors
     /// If it has no such setting.
     pub fn config(&self, mut settings: Value) -> Result<MethodConfig, MethodError> {
-        if matches!(self.method, "lexical" | "label-tree" | "blend") {
+        if !self.has_encoder() {
             settings.as_object_mut().map(|settings| settings.remove("encoder"));
         }
         MethodConfig::named(self.method, &settings)
+    }
+
+    /// Whether the method has an encoder.
+    pub fn has_encoder(&self) -> bool {
+        !matches!(self.method, "lexical" | "label-tree" | "blend")
     }
 
     /// The method for a task: its train split is read once, for its documents and pairs.
@@ -91,11 +93,12 @@ impl Choice {
 /// The method for so many documents; shares of the labels and of the documents have a pair.
 fn choose(means: Means, documents: u64, labels: f64, labelled: f64) -> Choice {
     let choice = |method, why| Choice { method, why };
-    let is_feasible = means.encoder && (means.gpu || documents <= FEW_DOCUMENTS);
+    // Training takes minutes and gigabytes without a GPU even where documents are few: nobody gets that unasked.
+    let is_feasible = means.encoder && means.gpu;
     let pairs = documents as f64 * labelled;
     let share = labels.min(labelled);
-    // Pairs are worth more than an encoder that must do with few steps; how many documents have none does not matter.
-    let words_do = if is_feasible { !means.gpu && share >= FEW } else { labels >= FEW };
+    // How many documents have no pair does not matter to those that learn from pairs.
+    let words_do = !is_feasible && labels >= FEW;
     match share {
         _ if words_do && pairs >= MANY && labels >= 1.0 => {
             choice("label-tree", "which needs no GPU, as every label has examples")
@@ -104,20 +107,21 @@ fn choose(means: Means, documents: u64, labels: f64, labelled: f64) -> Choice {
             "blend",
             "of trees for labels that documents carry and words for all of them; it needs no GPU",
         ),
+        _ if documents < 2 => choice("lexical", "which needs no documents"),
+        _ if !means.gpu && share > 0.0 => {
+            choice("lexical", "which needs no GPU; there are too few examples to learn from by words alone")
+        }
+        _ if !means.gpu => choice(
+            "lexical",
+            "which needs neither examples nor a GPU; `maclr` may find more, and takes long without one",
+        ),
         _ if !means.encoder => choice(
             "lexical",
             "which needs no encoder; `polytag encoders pull minilm` gives it one to choose from",
         ),
-        _ if documents < 2 => choice("lexical", "which needs no documents"),
-        _ if !is_feasible => {
-            choice("lexical", "which needs no GPU; there are too many documents to train without")
-        }
         0.0 => choice("maclr", "which learns from the texts alone, as no document has a label"),
         share if share < FEW => {
             choice("maclr-few-shot", "which learns from the texts, then from the few pairs that there are")
-        }
-        _ if !means.gpu => {
-            choice("lexical", "which needs no GPU; too few documents have labels to learn from")
         }
         _ if labels >= 1.0 => choice("guided-experts", "which is best where every label has examples"),
         _ if pairs >= REHEARSED => choice(
@@ -141,9 +145,10 @@ mod tests {
         assert_eq!(method(all, 100_000, 0.01), "maclr-few-shot");
         assert_eq!(method(all, 100_000, 0.8), "blend-neural");
         assert_eq!(method(all, 20, 0.8), "of-lan");
-        assert_eq!(method(slow, 100, 0.0), "maclr");
-        assert_eq!(method(slow, 100, 0.01), "maclr-few-shot");
-        assert_eq!(method(slow, 100_000, 0.0), "lexical");
+        for documents in [100, 100_000] {
+            assert_eq!(method(slow, documents, 0.0), "lexical");
+            assert_eq!(method(slow, documents, 0.0001), "lexical");
+        }
         assert_eq!(method(all, 0, 0.0), "lexical");
         let bare = Means { encoder: false, ..all };
         for means in [slow, bare, Means { encoder: false, ..slow }] {
