@@ -95,6 +95,14 @@ pub(crate) fn notes(statistics: &Statistics) -> Vec<String> {
         }
     }
     notes.extend(statistics.unread_files.iter().map(ToString::to_string));
+    if statistics.same_name > 0 {
+        let labels = count(statistics.same_name);
+        notes.push(format!("{labels} labels have the name of an earlier one, and a text fits them alike"));
+    }
+    if statistics.in_circles > 0 {
+        let labels = count(statistics.in_circles);
+        notes.push(format!("the parents of {labels} labels lead in a circle: each of them is below itself"));
+    }
     for split in statistics.splits.iter().filter(|split| split.empty > 0) {
         notes.push(format!("{} documents of {} say nothing", count(split.empty), split.split));
     }

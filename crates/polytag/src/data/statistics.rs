@@ -1,6 +1,6 @@
 //! What a task holds, counted in one pass over its files, with what is wrong in them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use serde::Serialize;
@@ -81,6 +81,10 @@ pub struct Statistics {
     pub with_parents: u64,
     /// Parents named by labels that are not themselves labels.
     pub missing_parents: u64,
+    /// Labels with the name of an earlier one, whatever the case of its letters.
+    pub same_name: u64,
+    /// Labels whose parents lead back to them, or lie between such.
+    pub in_circles: u64,
     /// Fields of the first lines of the label file that polytag does not read, with how often they
     /// stand there.
     pub unknown_label_fields: BTreeMap<String, u64>,
@@ -184,6 +188,10 @@ impl Statistics {
             self.missing_parents += (label.parents.len() - parents) as u64;
             *tail.entry(bin_of(space.train_count(id))).or_default() += 1;
         }
+        let mut names = HashSet::new();
+        self.same_name =
+            space.iter().filter(|(_, label)| !names.insert(label.name.trim().to_lowercase())).count() as u64;
+        self.in_circles = in_circles(space);
         self.seen = self.labels - self.unseen;
         self.tail = tail.into_iter().map(|((from, to), labels)| TailBin { from, to, labels }).collect();
     }
@@ -194,6 +202,35 @@ impl Statistics {
             self.problems.push(error.to_string());
         }
     }
+}
+
+/// How many labels are left when those are taken away, again and again, that have no parent left or no child left.
+fn in_circles(space: &LabelSpace) -> u64 {
+    let mut parents: Vec<Vec<usize>> = vec![Vec::new(); space.positions()];
+    let mut children = parents.clone();
+    for (label, _) in space.iter() {
+        for parent in space.parents(label) {
+            parents[label.index()].push(parent.index());
+            children[parent.index()].push(label.index());
+        }
+    }
+    let mut is_left = vec![true; space.positions()];
+    for (these, others) in [(&parents, &children), (&children, &parents)] {
+        let left_of = |list: &Vec<usize>| list.iter().filter(|&&label| is_left[label]).count();
+        let mut left: Vec<usize> = these.iter().map(left_of).collect();
+        let mut free: Vec<usize> =
+            (0..left.len()).filter(|&label| is_left[label] && left[label] == 0).collect();
+        while let Some(label) = free.pop() {
+            is_left[label] = false;
+            for &other in others[label].iter().filter(|&&other| is_left[other]) {
+                left[other] -= 1;
+                if left[other] == 0 {
+                    free.push(other);
+                }
+            }
+        }
+    }
+    is_left.iter().filter(|is_left| **is_left).count() as u64
 }
 
 /// The bar that a count belongs to: 0, 1, 2, 3-5, 6-10, 11-20, 21-50, 51-100, 101-200, …
@@ -260,6 +297,28 @@ mod tests {
         assert_eq!(statistics.problem_count, 2);
         assert!(statistics.problems[0].contains("train.jsonl, line 1: not a JSON object"));
         assert!(statistics.problems[1].contains("dev.jsonl: the file is empty"));
+    }
+
+    #[test]
+    fn names_that_come_twice_and_circles_of_parents_are_counted() {
+        let label = |id: &str, name: &str, parents: &[&str]| {
+            format!("{}\n", serde_json::json!({"id": id, "name": name, "parents": parents}))
+        };
+        let of = |labels: &[String]| {
+            let statistics = statistics_of(&[("labels.jsonl", &labels.concat())]);
+            (statistics.same_name, statistics.in_circles)
+        };
+        let tree = [label("a", "Tea", &[]), label("b", "green tea", &["a"]), label("c", "tea ", &["a", "b"])];
+        assert_eq!(of(&tree), (1, 0));
+        let circle = [
+            label("a", "1", &["b"]),
+            label("b", "2", &["c"]),
+            label("c", "3", &["a"]),
+            label("below", "4", &["a"]),
+            label("top", "5", &[]),
+            label("self", "6", &["self", "top"]),
+        ];
+        assert_eq!(of(&circle), (0, 4));
     }
 
     #[test]

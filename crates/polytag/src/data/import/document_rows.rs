@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::Shares;
 use super::csv::table::{Dialect, Table};
 use super::intake::{Intake, malformed, not_blank, plain_name, split_named};
+use super::{ImportContext, Shares};
 use crate::columns::Form;
 use crate::data::error::{DataError, Place};
 use crate::data::label::Label;
@@ -176,6 +176,39 @@ impl DocumentRows {
             intake.context.warn(&format!("{}: {problem}", path.display()));
         }
         Ok(())
+    }
+}
+
+/// What else may stand between labels.
+const SEPARATORS: [char; 3] = [';', '|', ','];
+
+/// What stands in cells of labels, to find out whether the separator is the right one.
+#[derive(Default)]
+pub(super) struct LabelCells {
+    separated: bool,
+    /// How many hold each of the others.
+    others: [u64; SEPARATORS.len()],
+}
+
+impl LabelCells {
+    /// Looks at a cell.
+    pub(super) fn note(&mut self, cell: &str, separator: &str) {
+        self.separated |= cell.contains(separator);
+        for (count, other) in self.others.iter_mut().zip(SEPARATORS) {
+            *count += u64::from(cell.contains(other));
+        }
+    }
+
+    /// Says so if nothing is between labels, and something else often is.
+    pub(super) fn tell(&self, source: &Path, separator: &str, context: &ImportContext<'_>) {
+        let most = SEPARATORS.into_iter().zip(self.others).max_by_key(|(_, count)| *count);
+        if let Some((other, count)) = most.filter(|(_, count)| *count > 1 && !self.separated) {
+            context.warn(&format!(
+                "{}: {separator:?} stands in no cell of labels, and {other:?} in {count}: if that is between labels, say \
+                 --label-separator '{other}'",
+                source.display()
+            ));
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::document_rows::{DocumentRows, RowCells};
+use super::document_rows::{DocumentRows, LabelCells, RowCells};
 use super::intake::{Intake, malformed};
 use super::{ImportContext, Importer};
 use crate::data::error::{DataError, Place};
@@ -49,11 +49,14 @@ impl Importer for Csv {
         let columns = self.rows.find(|name| Ok(table.column(name)), |name| table.required_column(name))?;
         let mut intake = Intake::new(task, context);
         self.rows.describe_labels(&mut intake)?;
-        let mut number = 0;
+        let (mut number, mut label_cells) = (0, LabelCells::default());
         while let Some(row) = table.next_row()? {
             number += 1;
             let place = Place::line(source, row.line);
             let cell = |column: usize| row.field(column);
+            if let Some(column) = columns.labels {
+                label_cells.note(cell(column), &self.rows.label_separator);
+            }
             let cells = RowCells {
                 id: columns.id.map(cell),
                 title: columns.title.map(cell),
@@ -64,6 +67,7 @@ impl Importer for Csv {
             let (split, record) = self.rows.document(&columns, cells, (number, None), &place)?;
             intake.document(split, record, &place)?;
         }
+        label_cells.tell(source, &self.rows.label_separator, context);
         self.rows.describe_rest(&mut intake)?;
         intake.finish(source, "one document a row below the header")
     }
@@ -111,6 +115,22 @@ mod tests {
         assert_eq!(imported.split(Split::Test), [("d2", "-", "x", String::new())]);
         assert_eq!(imported.names(), ["l1=l1", "l2=l2"]);
         assert!(imported.warnings.is_empty());
+    }
+
+    #[test]
+    fn another_separator_is_told_of() {
+        let warnings = |labels: [&str; 3]| {
+            let rows = labels.iter().map(|labels| format!("x,\"{labels}\"\n"));
+            let dir = folder(&[("t.csv", &format!("text,labels\n{}", rows.collect::<String>()))]);
+            run(&of(DocumentRows::default()), &dir, "t.csv").unwrap().warnings
+        };
+        let told = warnings(["E11.9|I10", "I10|K21", "I10"]);
+        assert!(
+            told.len() == 1 && told[0].contains("'|' in 2") && told[0].contains("--label-separator '|'"),
+            "{told:?}"
+        );
+        assert_eq!(warnings(["a|b", "c|d", "e;f"]), [""; 0], "ours is there");
+        assert_eq!(warnings(["a", "b, the second", "c"]), [""; 0], "once may be in a name");
     }
 
     #[test]
