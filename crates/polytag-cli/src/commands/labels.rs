@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use polytag::data::{Label, LabelChange, Place};
+use polytag::data::{Label, LabelChange, LabelSpace, Place};
 use polytag::method;
 use polytag::predict::PredictError;
 use polytag::storage::Lines;
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{DONE, Done};
 use crate::device::EngineArguments;
-use crate::failure::user_error;
+use crate::failure::{say, user_error};
 use crate::output;
 use crate::settings::Session;
 use crate::table::{Table, count};
@@ -125,6 +125,10 @@ impl Labels {
             }
         };
         let device = self.engine.for_model(&self.model, session)?;
+        let before = match &self.action {
+            Action::Remove { .. } => Some(method::load_labels(&self.model)?),
+            _ => None,
+        };
         let model = method::change_labels(&self.model, &changes, &device)
             .map_err(|error| self.place(error, session))?;
         let (changed, labels) = (changes.len(), model.label_space().len());
@@ -136,6 +140,11 @@ impl Labels {
                 count(changed as u64),
                 count(labels as u64)
             ))?;
+        }
+        if let (Some(before), Action::Remove { ids }) = (before, &self.action)
+            && !session.quiet
+        {
+            tell_of_learned(&before, ids);
         }
         Ok(DONE)
     }
@@ -199,6 +208,21 @@ impl Add {
             return Err(user_error(format!("{}: the file is empty; write one label a line", path.display())));
         }
         Ok(labels.into_iter().map(|(_, label)| LabelChange::Add { label }).collect())
+    }
+}
+
+/// Says of labels that were removed what does not come back with their names.
+fn tell_of_learned(before: &LabelSpace, ids: &[String]) {
+    let counts = ids.iter().filter_map(|id| before.find(id)).map(|label| before.train_count(label));
+    let learned: Vec<u32> = counts.filter(|&documents| documents > 0).collect();
+    if !learned.is_empty() {
+        let documents = learned.iter().map(|&documents| u64::from(documents)).sum();
+        say(&format!(
+            "note: what was learned of {} of them from training documents ({} in all) is gone; a label that is added again \
+             is an unseen one until the next fit",
+            count(learned.len() as u64),
+            count(documents)
+        ));
     }
 }
 

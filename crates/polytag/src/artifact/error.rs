@@ -74,7 +74,7 @@ pub enum ArtifactError {
         path: PathBuf,
     },
     /// Someone else is changing the labels.
-    #[error("{}: another program is changing this model; try again when it is done", path.display())]
+    #[error("{}: another program is changing this model; try again when it is done, or if that is a server, change labels there (POST /v1/models/NAME/labels)", path.display())]
     Locked {
         /// The model folder.
         path: PathBuf,

@@ -54,8 +54,8 @@ impl TryFrom<FrozenConfig> for Frozen {
     type Error = MethodError;
 
     fn try_from(config: FrozenConfig) -> Result<Frozen, MethodError> {
-        if config.max_tokens.is_some_and(|tokens| !(3..=512).contains(&tokens)) {
-            let problem = format!("max_tokens = {:?} is out of range; say 3 to 512", config.max_tokens);
+        if let Some(tokens) = config.max_tokens.filter(|tokens| !(3..=512).contains(tokens)) {
+            let problem = format!("max_tokens = {tokens} is out of range; say 3 to 512, or null");
             return Err(MethodError::Config { method: "frozen", problem });
         }
         Ok(Frozen { config })

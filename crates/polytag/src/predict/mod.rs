@@ -52,8 +52,8 @@ pub enum PredictError {
     Column(#[from] ColumnError),
     /// Labels have vectors from training only.
     #[error(
-        "this model learned a vector for each label, so that only training gives a label one; fit `of-de` or \
-             `of-lan` to add and rename labels at any time"
+        "this model knows its labels by training alone; fit one that takes new labels at any time: `blend`, `zest` or \
+             `lexical`, and with an encoder and a GPU `of-lan`"
     )]
     OnlyTrained,
     /// Rankings come from a file.

@@ -106,7 +106,7 @@ pub enum TablesError {
         what: &'static str,
     },
     /// The folder was begun in another way.
-    #[error("{}: was begun with another {what}; run the command as it was, or write to another folder", path.display())]
+    #[error("{}: was begun with another {what}; run the command as it was, write to another folder, or remove this one to tag all files anew", path.display())]
     OtherSettings {
         /// The folder.
         path: PathBuf,
