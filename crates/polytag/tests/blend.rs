@@ -4,14 +4,17 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{Tried, answers, read};
 use polytag::data::{Label, LabelChange, Passage, Split};
+use polytag::ids::LabelId;
 use polytag::index::Allowed;
 use polytag::method::{MethodConfig, change_labels, uses_network};
 use polytag::predict::Ask;
+use polytag::ranking::Ranking;
 use polytag_nn::device::Device;
 use serde_json::{Value, json};
 
@@ -122,10 +125,57 @@ fn reasons_add_up_to_the_log_odds() {
         let total: f32 = explained.reasons.iter().map(|reason| reason.weight).sum();
         let chance = 1.0 / (1.0 + (-total).exp());
         assert!((chance - entry.score).abs() < 1e-4, "{chance} {}", entry.score);
-        assert!(explained.reasons.iter().any(|reason| reason.words.starts_with("label-tree")));
+        assert!(explained.matched.unwrap().contains("label-tree"));
     }
+    // The words that speak for a label are those of its sources.
+    let best = predictor.explain(passage(), ranking.entries()[0].label).unwrap();
+    assert!(best.reasons.iter().any(|reason| ["word3", "name70"].contains(&&reason.words[..])), "{best:?}");
     let silent = predictor.explain(Passage::from(""), space.find("l3").unwrap()).unwrap();
     assert!(silent.score < 0.5);
+}
+
+#[test]
+fn a_probability_hangs_on_neither_how_many_labels_are_asked_for_nor_which() {
+    let tried = Tried::of(both_kinds);
+    let (model, _) = tried.fitted(blend(&json!({"depth": 5})).unwrap()).unwrap();
+    let predictor = read(&model);
+    let space = predictor.label_space();
+    let texts = ["word3 name70 filler2", "name1 name2 name3 name4 name5 name6 name7 word8 word9", "", "none"];
+    let passages = texts.map(Passage::from);
+    let ranked = |k: usize, allowed: Option<&Allowed>| {
+        let rankings = predictor.predict(&passages, &Ask { k, allowed }).unwrap();
+        let bits = |ranking: &Ranking| {
+            let entries = ranking.entries().iter();
+            entries.map(|entry| (entry.label, entry.score.to_bits())).collect::<BTreeMap<_, _>>()
+        };
+        rankings.iter().map(bits).collect::<Vec<_>>()
+    };
+    let all = ranked(80, None);
+    assert!(all[0].len() > 10 && all[1].len() > 10, "{} {}", all[0].len(), all[1].len());
+    let few: Allowed = ["l3", "l9", "l40", "l70", "l79"].iter().map(|id| space.find(id).unwrap()).collect();
+    let many: Allowed = (0..80).step_by(2).map(LabelId).collect();
+    for (k, allowed) in
+        [(1, None), (4, None), (12, None), (80, Some(&few)), (2, Some(&few)), (9, Some(&many))]
+    {
+        for (found, all) in ranked(k, allowed).iter().zip(&all) {
+            assert!(found.len() <= k);
+            for (label, bits) in found {
+                assert!(allowed.is_none_or(|allowed| allowed.contains(*label)));
+                assert_eq!(all.get(label), Some(bits), "{k} {allowed:?} {label:?}");
+            }
+        }
+    }
+    // What a source says of a label is in its reasons, however deep it lies.
+    for (label, bits) in &all[1] {
+        let explained = predictor.explain(passages[1], *label).unwrap();
+        assert_eq!(explained.score.to_bits(), *bits, "{label:?} {explained:?}");
+    }
+    // Documents together are judged as each by itself.
+    for (passage, all) in passages.iter().zip(&all) {
+        let alone = predictor.predict(&[*passage], &Ask { k: 80, allowed: None }).unwrap();
+        let alone = alone[0].entries().iter().map(|entry| (entry.label, entry.score.to_bits()));
+        assert_eq!(&alone.collect::<BTreeMap<_, _>>(), all);
+    }
 }
 
 #[test]

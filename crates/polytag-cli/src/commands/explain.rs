@@ -103,6 +103,11 @@ impl Explain {
                     output::print_text(&shaded(&passage, &entry.explanation.marks))?;
                 }
             }
+            if model.gives_probabilities() {
+                output::print_text(
+                    "\nWhat each adds is in log-odds: all of 0 are a probability of one half.\n",
+                )?;
+            }
         }
         Ok(DONE)
     }
@@ -127,7 +132,12 @@ fn describe(entry: &Explained<'_>) -> String {
         let attention = reason
             .attention
             .map_or(String::new(), |share| format!(", {:.0} % of the label's attention", 100.0 * share));
-        text.push_str(&format!("       {:.3}  {:?} {place}{attention}\n", reason.weight, reason.words));
+        // What stands in parentheses is no word of the text.
+        let words = match reason.words.strip_prefix('(').and_then(|words| words.strip_suffix(')')) {
+            Some(words) => words.to_owned(),
+            None => format!("{:?} {place}", reason.words),
+        };
+        text.push_str(&format!("       {:.3}  {words}{attention}\n", reason.weight));
     }
     text
 }

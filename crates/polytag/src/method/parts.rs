@@ -18,7 +18,7 @@ use crate::Error;
 use crate::artifact::{ArtifactError, LABEL_LOG, LABEL_SNAPSHOT, MANIFEST, ModelFolder, ModelWriter};
 use crate::data::{LabelChange, LabelSpace};
 use crate::ids::LabelId;
-use crate::predict::{PredictError, Predictor};
+use crate::predict::{Embeddings, PredictError, Predictor};
 use crate::storage::StorageError;
 
 /// The folder of all parts.
@@ -32,6 +32,12 @@ pub(super) struct Part<P: Predictor + ?Sized = dyn Predictor> {
     name: &'static str,
     dir: PathBuf,
     model: Box<P>,
+}
+
+/// Changes to the labels of a part, with vectors that were made for them.
+pub(super) struct Prepared {
+    told: Vec<LabelChange>,
+    vectors: Embeddings,
 }
 
 /// Where the part called `name` lies in a model folder.
@@ -75,18 +81,29 @@ impl<P: Predictor + ?Sized> Part<P> {
     /// only knows labels from training does not learn of added ones, which are unseen to it, and perhaps not of other
     /// names. After an error nothing has changed.
     pub(super) fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
+        let prepared = self.prepare(changes)?;
+        self.apply_prepared(&prepared)
+    }
+
+    /// What of changes to the labels of the whole the part is to be told, with what is slow about it, or may fail, done.
+    pub(super) fn prepare(&self, changes: &[LabelChange]) -> Result<Prepared, PredictError> {
         let is_known = |change: &LabelChange| !matches!(change, LabelChange::Add { .. });
         let is_removal = |change: &LabelChange| matches!(change, LabelChange::Remove { .. });
         let mut told = fitting(self.model.label_space(), changes.iter().cloned());
         for is_taken in [is_known, is_removal] {
-            match self.model.apply(&told) {
+            match self.model.prepare(&told) {
                 Err(PredictError::OnlyTrained | PredictError::OnlyRecorded) => {
                     told = fitting(self.model.label_space(), told.into_iter().filter(is_taken));
                 }
-                applied => return applied,
+                vectors => return Ok(Prepared { vectors: vectors?, told }),
             }
         }
-        self.model.apply(&told)
+        Ok(Prepared { vectors: self.model.prepare(&told)?, told })
+    }
+
+    /// Tells the part what was prepared for it, its labels being as they were then. After an error nothing has changed.
+    pub(super) fn apply_prepared(&mut self, prepared: &Prepared) -> Result<(), PredictError> {
+        self.model.apply_prepared(&prepared.told, &prepared.vectors)
     }
 
     /// Adds the labels of the whole that the part does not have.

@@ -17,7 +17,7 @@ impl<'a> View<'a> {
         View { dataset, documents: Vec::new(), labels: Vec::new(), space: dataset.label_space().clone() }
     }
 
-    /// One more of them, with these labels.
+    /// One more of them, with these labels. One that nobody labelled stays so, whatever they are.
     pub(super) fn push(&mut self, id: DocId, labels: Vec<LabelId>) {
         self.documents.push(id);
         self.labels.push(labels);
@@ -36,7 +36,8 @@ impl Dataset for View<'_> {
 
     fn document(&self, id: DocId) -> Result<Document, DataError> {
         let document = self.dataset.document(self.documents[id.index()])?;
-        Ok(Document { labels: Some(self.labels[id.index()].clone()), ..document })
+        let labels = document.labels.as_ref().map(|_| self.labels[id.index()].clone());
+        Ok(Document { labels, ..document })
     }
 
     fn labels_of(&self, id: DocId) -> &[LabelId] {

@@ -400,6 +400,35 @@ fn a_document_that_is_a_label_is_not_its_own() {
 }
 
 #[test]
+fn a_blend_of_documents_that_are_labels_leaves_each_out_of_its_own() {
+    let tried = Tried::new();
+    let labels = (0..12).map(|i| json!({"id": i.to_string(), "name": document(i, true)["title"]}));
+    tried.write("labels.jsonl", &lines(labels));
+    let item = |i: usize| {
+        let mut item = document(i, true);
+        item["labels"] = json!([((i + 6) % 12).to_string()]);
+        item
+    };
+    tried.write("train.jsonl", &lines((0..120).map(item)));
+    fs::remove_file(tried.task.join("dev.jsonl")).unwrap();
+    let mut source = config("maclr", &json!({"max_steps": 1, "item_to_item": true})).unwrap().to_value();
+    source["method"] = "maclr".into();
+    let blend = MethodConfig::named("blend", &json!({"sources": [source, "lexical"]})).unwrap();
+    let model = tried.dir.path().join("blend");
+    Fit { task: &tried.task, model: &model, folder: None, stop: Stop::default() }.run(blend).unwrap();
+    let model = read(&model);
+    assert!(model.item_to_item());
+    let text = document(3, true);
+    let passage = |id| Passage { id, title: text["title"].as_str(), text: text["text"].as_str().unwrap() };
+    let asked = [passage(Some("3")), passage(None)];
+    let rankings = model.predict(&asked, &Ask { k: 12, allowed: None }).unwrap();
+    let itself = model.label_space().find("3").unwrap();
+    let has = |ranking: &polytag::ranking::Ranking| ranking.labels().any(|label| label == itself);
+    assert_eq!([has(&rankings[0]), has(&rankings[1])], [false, true]);
+    assert_eq!(model.explain(passage(Some("3")), itself).unwrap().score, 0.0);
+}
+
+#[test]
 fn a_document_that_is_a_label_has_its_names_among_its_words() {
     let tried = Tried::new();
     // Documents and labels 0 to 11: the first six each name another label in their aliases, and nowhere else.

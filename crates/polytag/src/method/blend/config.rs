@@ -1,10 +1,12 @@
 //! Settings of a blend.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::rehearsal::Hidden;
 use crate::method::config::MethodConfig;
 use crate::method::error::MethodError;
+use crate::text::Language;
 
 /// Sources at most: each has a name of its own in the model folder.
 pub(super) const MOST_SOURCES: usize = NAMES.len();
@@ -14,7 +16,10 @@ pub(in crate::method) const NAMES: [&str; 8] =
     ["source0", "source1", "source2", "source3", "source4", "source5", "source6", "source7"];
 
 /// Documents that are held out at least, as long as that is not more than half.
-const HELD_OUT_LEAST: f64 = 100.0;
+const HELD_OUT_LEAST: f64 = 200.0;
+
+/// The share of labels that are hidden where fewer are unseen.
+const HIDDEN_LEAST: f64 = 0.05;
 
 /// Settings of `blend`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,11 +29,16 @@ pub struct BlendConfig {
     pub sources: Vec<Value>,
     /// The encoder of sources that need one and are not told which; null leaves each its own.
     pub encoder: Option<String>,
-    /// The share of the train documents that sources are rehearsed on. null takes a tenth, or a hundred documents where
+    /// The language whose stems stand for words, or null for words as they are, in sources that have such a setting and are
+    /// not told; left out, each has its own.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "said")]
+    pub stem: Option<Option<Language>>,
+    /// The share of the train documents that sources are rehearsed on. null takes a tenth, or two hundred documents where
     /// that is more, and at most half.
     pub held_out: Option<f64>,
-    /// The share of the labels that are hidden from them there, to stand for those that nobody has seen. null hides as
-    /// large a share as no train document carries, between a twentieth and half.
+    /// The share of the labels that are hidden from them there, to stand for those that nobody has seen. null hides a
+    /// twentieth, or where more labels than that are unseen those that only held-out documents carry; where these are too
+    /// few, as large a share as is unseen, up to half.
     pub hidden: Option<f64>,
     /// How many labels of a source are looked at.
     pub depth: usize,
@@ -48,6 +58,7 @@ impl Default for BlendConfig {
         BlendConfig {
             sources: ["label-tree", "lexical"].map(Value::from).to_vec(),
             encoder: None,
+            stem: None,
             held_out: None,
             hidden: None,
             depth: 100,
@@ -69,7 +80,7 @@ impl BlendConfig {
 
     /// The methods of its sources.
     pub(in crate::method) fn methods(&self) -> Result<Vec<MethodConfig>, MethodError> {
-        self.sources.iter().map(|value| source(value, self.encoder.as_deref())).collect()
+        self.sources.iter().map(|value| source(value, (self.encoder.as_deref(), self.stem))).collect()
     }
 
     /// The same of settings that were checked; what cannot be read is refused when it is fitted.
@@ -77,11 +88,16 @@ impl BlendConfig {
         self.methods().unwrap_or_default()
     }
 
-    /// The shares of documents that are held out and of labels that are hidden, for so many documents with labels and
+    /// The share of documents that are held out and the labels that are hidden, for so many documents with labels and
     /// such a share of labels that none of them carries.
-    pub(super) fn shares(&self, labelled: usize, unseen: f64) -> (f64, f64) {
+    pub(super) fn shares(&self, labelled: usize, unseen: f64) -> (f64, Hidden) {
         let held_out = (HELD_OUT_LEAST / labelled.max(1) as f64).clamp(0.1, 0.5);
-        (self.held_out.unwrap_or(held_out), self.hidden.unwrap_or(unseen.clamp(0.05, 0.5)))
+        let hidden = match self.hidden {
+            Some(share) => Hidden::Share(share),
+            None if unseen <= HIDDEN_LEAST => Hidden::Share(HIDDEN_LEAST),
+            None => Hidden::ByNature(unseen.min(0.5)),
+        };
+        (self.held_out.unwrap_or(held_out), hidden)
     }
 
     /// Whether the settings make sense together.
@@ -121,6 +137,9 @@ impl BlendConfig {
         }
         let methods = self.methods()?;
         match &self.encoder {
+            _ if self.stem.is_some() && !methods.iter().any(has_stem) => refused(
+                "stem is for sources that read words, and none of these does; leave it out".to_owned(),
+            ),
             Some(encoder) if !methods.iter().any(needs_encoder) => refused(format!(
                 "encoder = {encoder} is for sources that need one, and none of these does; leave it out, or take \
                  blend-neural"
@@ -135,8 +154,21 @@ fn needs_encoder(method: &MethodConfig) -> bool {
     method.to_value()["encoder"].is_string()
 }
 
-/// A source from its setting; `encoder` is for those that need one and name none.
-fn source(value: &Value, encoder: Option<&str>) -> Result<MethodConfig, MethodError> {
+/// Whether a method makes stems of words.
+fn has_stem(method: &MethodConfig) -> bool {
+    method.to_value().get("stem").is_some()
+}
+
+/// A setting that may be null, and may be left out.
+fn said<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<Language>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
+/// A source from its setting; `encoder` and `stem` are for those that need them and name none.
+fn source(
+    value: &Value,
+    (encoder, stem): (Option<&str>, Option<Option<Language>>),
+) -> Result<MethodConfig, MethodError> {
     let refused = |problem: String| MethodError::Config { method: "blend", problem };
     let mut settings = match value {
         Value::String(_) => Map::new(),
@@ -152,6 +184,9 @@ fn source(value: &Value, encoder: Option<&str>) -> Result<MethodConfig, MethodEr
     let preset = MethodConfig::named(&name, &json!({}))?;
     if let Some(encoder) = encoder.filter(|_| needs_encoder(&preset)) {
         settings.entry("encoder").or_insert_with(|| encoder.into());
+    }
+    if let Some(stem) = stem.filter(|_| has_stem(&preset)) {
+        settings.entry("stem").or_insert_with(|| json!(stem));
     }
     match MethodConfig::named(&name, &Value::Object(settings))? {
         MethodConfig::Blend(..) => {
@@ -202,14 +237,36 @@ mod tests {
     }
 
     #[test]
+    fn a_stem_is_for_those_that_read_words_and_are_not_told() {
+        let config = |stem: Value| -> BlendConfig {
+            let sources = json!(["label-tree", {"method": "lexical", "stem": "english"}, "lexical"]);
+            serde_json::from_value(json!({"sources": sources, "stem": stem})).unwrap()
+        };
+        let stems = |config: &BlendConfig| -> Vec<Value> {
+            config.methods().unwrap().iter().map(|source| source.to_value()["stem"].clone()).collect()
+        };
+        let german = config(json!("german"));
+        assert_eq!(stems(&german), [json!("german"), json!("english"), json!("german")]);
+        let none = config(Value::Null);
+        assert_eq!(stems(&none), [Value::Null, json!("english"), Value::Null]);
+        for config in [german, none, BlendConfig::default()] {
+            let kept: BlendConfig = serde_json::from_value(serde_json::to_value(&config).unwrap()).unwrap();
+            assert_eq!(kept, config);
+        }
+        let wordless =
+            BlendConfig { sources: vec!["of-lan".into()], stem: Some(None), ..BlendConfig::default() };
+        assert!(wordless.check("blend").unwrap_err().to_string().contains("stem is for sources"));
+    }
+
+    #[test]
     fn shares_follow_the_task_unless_they_are_said() {
         let config = BlendConfig::default();
-        assert_eq!(config.shares(45_000, 0.04), (0.1, 0.05));
-        assert_eq!(config.shares(1000, 0.25), (0.1, 0.25));
-        assert_eq!(config.shares(400, 0.9), (0.25, 0.5));
-        assert_eq!(config.shares(0, 0.0), (0.5, 0.05));
+        assert_eq!(config.shares(45_000, 0.04), (0.1, Hidden::Share(0.05)));
+        assert_eq!(config.shares(1000, 0.25), (0.2, Hidden::ByNature(0.25)));
+        assert_eq!(config.shares(500, 0.9), (0.4, Hidden::ByNature(0.5)));
+        assert_eq!(config.shares(0, 0.0), (0.5, Hidden::Share(0.05)));
         let said = BlendConfig { held_out: Some(0.3), hidden: Some(0.2), ..config };
-        assert_eq!(said.shares(45_000, 0.04), (0.3, 0.2));
+        assert_eq!(said.shares(45_000, 0.04), (0.3, Hidden::Share(0.2)));
     }
 
     #[test]

@@ -79,12 +79,17 @@ pub(super) fn extend(features: &mut Vec<f32>, scales: &[Scale], said: &[Said], c
     features.push((count as f32).ln_1p());
 }
 
-/// Calls with each label that any source ranks, in rising order, and with what each says of it.
-pub(super) fn each_label(rankings: &[&[Scored]], mut call: impl FnMut(LabelId, &[Said])) {
+/// Calls with each label that any source ranks, in rising order, and with what each says of it: at the place where it
+/// stands, or all at one `place`.
+pub(super) fn each_label(
+    rankings: &[&[Scored]],
+    place: Option<usize>,
+    mut call: impl FnMut(LabelId, &[Said]),
+) {
     let mut all: Vec<(LabelId, usize, usize, f32)> = Vec::new();
     for (source, ranking) in rankings.iter().enumerate() {
         let places = ranking.iter().enumerate();
-        all.extend(places.map(|(place, scored)| (scored.label, source, place, scored.score)));
+        all.extend(places.map(|(own, scored)| (scored.label, source, place.unwrap_or(own), scored.score)));
     }
     all.sort_unstable_by_key(|&(label, source, ..)| (label, source));
     let mut said = vec![None; rankings.len()];
@@ -114,8 +119,14 @@ mod tests {
     fn labels_come_in_order_with_all_that_is_said() {
         let scored = |label, score| Scored { label: LabelId(label), score };
         let (first, second) = ([scored(4, 0.9), scored(1, 0.2)], [scored(1, 7.0)]);
-        let mut heard = Vec::new();
-        each_label(&[&first, &second], |label, said| heard.push((label.0, said.to_vec())));
-        assert_eq!(heard, [(1, vec![Some((1, 0.2)), Some((0, 7.0))]), (4, vec![Some((0, 0.9)), None])]);
+        let heard = |place| {
+            let mut heard = Vec::new();
+            each_label(&[&first, &second], place, |label, said| heard.push((label.0, said.to_vec())));
+            heard
+        };
+        let own = [(1, vec![Some((1, 0.2)), Some((0, 7.0))]), (4, vec![Some((0, 0.9)), None])];
+        assert_eq!(heard(None), own);
+        let behind = [(1, vec![Some((9, 0.2)), Some((9, 7.0))]), (4, vec![Some((9, 0.9)), None])];
+        assert_eq!(heard(Some(9)), behind);
     }
 }

@@ -133,7 +133,7 @@ impl Lesson<'_> {
             .collect();
         let (mut seen, mut unseen) = (Examples::default(), Examples::default());
         for tried in taken() {
-            each_label(&tried.rankings, |label, said| {
+            each_label(&tried.rankings, None, |label, said| {
                 let count = self.counts[label.index()];
                 let examples = match (count, self.hidden[label.index()]) {
                     (0, true) => &mut unseen,
@@ -155,7 +155,7 @@ impl Lesson<'_> {
     /// The labels of a document, best first.
     fn judged(&self, judgement: &Judgement, tried: &Tried<'_>) -> Vec<Judged> {
         let mut judged = Vec::new();
-        each_label(&tried.rankings, |label, said| {
+        each_label(&tried.rankings, None, |label, said| {
             let (count, is_hidden) = (self.counts[label.index()], self.hidden[label.index()]);
             if count > 0 || is_hidden {
                 let (odds, _) = judgement.log_odds(said, count);

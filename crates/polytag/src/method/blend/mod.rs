@@ -13,7 +13,7 @@
 //! ```
 //!
 //! `unseen` trades one kind of label for the other. It is chosen in the rehearsal, as much as costs `give` points of nDCG@5
-//! where documents suffice to tell, or said. As large a share of labels is hidden as is unseen: that many compete for the first places. Probabilities below `least` are not given, so that a blend can say nothing.
+//! where documents suffice to tell, or said. Probabilities below `least` are not given, so that a blend can say nothing.
 //!
 //! Cost: sources are fitted twice, and all of them answer. Memory: all sources at once when they answer; in the rehearsal one
 //! at a time, and 12 bytes a label of each ranking, for 5,000 documents at most.
@@ -23,6 +23,7 @@ mod rehearsal; // some documents held out, some labels hidden
 mod evidence; // what sources say, as features
 mod logistic; // logistic regression
 mod judgement; // from what sources say to log-odds
+mod shared; // reasons of several sources as one list
 mod model; // the predictor
 
 pub use config::BlendConfig;
@@ -42,7 +43,7 @@ use crate::data::{Dataset, Document, Passage};
 use crate::ids::{DocId, LabelId};
 use crate::predict::{Ask, Predictor};
 use crate::progress::Event;
-use crate::ranking::Ranking;
+use crate::ranking::Scored;
 use crate::storage::StorageError;
 
 /// Documents that a source is tried on at once.
@@ -88,17 +89,22 @@ impl Blend {
         }
         // Held-out documents are to be new to sources, so that they must not choose by them either.
         let context = TrainContext { dev: None, folder: None, ..*context };
-        let mut rankings: Vec<Vec<Ranking>> = Vec::new();
+        let mut rankings: Vec<Vec<Vec<Scored>>> = Vec::new();
+        let mut item_to_item = false;
         for (number, config) in self.config.methods()?.into_iter().enumerate() {
             told(&format!("rehearsing {}, source", config.name()), number as f64 + 1.0);
             let source = config.method()?.train(&rehearsal.rest, &context)?;
+            item_to_item |= source.item_to_item();
             rankings.push(self.tried(source.as_ref(), &rehearsal.held_out, &context)?);
+        }
+        if item_to_item {
+            without_themselves(&rehearsal.held_out, &mut rankings)?;
         }
         let space = rehearsal.rest.label_space();
         let lesson = Lesson {
             tried: (0..rehearsal.held_out.len())
                 .map(|place| Tried {
-                    rankings: rankings.iter().map(|of_source| of_source[place].entries()).collect(),
+                    rankings: rankings.iter().map(|of_source| &of_source[place][..]).collect(),
                     gold: rehearsal.held_out.labels_of(DocId(place as u32)),
                 })
                 .collect(),
@@ -120,9 +126,10 @@ impl Blend {
         source: &dyn Predictor,
         documents: &dyn Dataset,
         context: &TrainContext<'_>,
-    ) -> Result<Vec<Ranking>, MethodError> {
+    ) -> Result<Vec<Vec<Scored>>, MethodError> {
         let mut rankings = Vec::with_capacity(documents.len());
-        let ask = Ask { k: self.config.depth, allowed: None };
+        // One more where a document may be among its own labels, which is left out.
+        let ask = Ask { k: self.config.depth + usize::from(source.item_to_item()), allowed: None };
         for start in (0..documents.len()).step_by(WINDOW) {
             if context.stop.is_asked() {
                 return Err(MethodError::Stopped);
@@ -131,7 +138,8 @@ impl Blend {
             let window: Vec<Document> =
                 (start..end).map(|id| documents.document(DocId(id as u32))).collect::<Result<_, _>>()?;
             let passages: Vec<Passage<'_>> = window.iter().map(Document::passage).collect();
-            rankings.extend(source.predict(&passages, &ask)?);
+            let found = source.predict(&passages, &ask)?;
+            rankings.extend(found.iter().map(|ranking| ranking.entries().to_vec()));
         }
         Ok(rankings)
     }
@@ -148,6 +156,19 @@ impl Blend {
         run::fit_into(writer, config, dataset, &TrainContext { dev, folder: None, ..*context })?;
         Ok(())
     }
+}
+
+/// Takes documents that are labels themselves out of their own rankings.
+fn without_themselves(documents: &dyn Dataset, rankings: &mut [Vec<Vec<Scored>>]) -> Result<(), MethodError> {
+    for place in 0..documents.len() {
+        let document = documents.document(DocId(place as u32))?;
+        if let Some(itself) = documents.label_space().find(&document.id) {
+            for of_source in rankings.iter_mut() {
+                of_source[place].retain(|scored| scored.label != itself);
+            }
+        }
+    }
+    Ok(())
 }
 
 impl Method for Blend {

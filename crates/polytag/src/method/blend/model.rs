@@ -1,4 +1,8 @@
 //! The predictor of a blend: its sources, and how they are judged.
+//!
+//! A label is judged by what sources say of it among their `depth` best of all labels, as they were in the rehearsal: its
+//! probability does not hang on how many labels are asked for or which are allowed. Labels that no source has there are
+//! looked for only where too few others are left, and judged as if they stood right behind.
 
 use polytag_nn::device::Device;
 use rayon::prelude::*;
@@ -8,19 +12,23 @@ use super::config::{BlendConfig, NAMES};
 use super::evidence::{Said, each_label};
 use super::judgement::Judgement;
 use super::logistic::probability;
+use super::shared::Shared;
 use crate::artifact::{ArtifactError, MANIFEST, ModelFolder, ModelWriter};
 use crate::data::{LabelChange, LabelSpace, Passage};
 use crate::ids::LabelId;
 use crate::index::Allowed;
 use crate::method::config::MethodConfig;
-use crate::method::parts::Part;
+use crate::method::parts::{Part, Prepared};
 use crate::method::run;
 use crate::metric::{LabelTable, Propensity};
-use crate::predict::{Ask, Explanation, Field, PredictError, Predictor, Reason};
+use crate::predict::{Ask, Explanation, PredictError, Predictor};
 use crate::ranking::{Ranking, Scored, TopK};
 
 /// The file of what the rehearsal taught.
 const JUDGEMENT: &str = "judgement.json";
+
+/// Passages that are looked at further at once: what is looked for are the labels of all of them.
+const WINDOW: usize = 32;
 
 /// A fitted blend.
 pub struct BlendModel {
@@ -96,9 +104,13 @@ impl BlendModel {
         }
     }
 
-    /// What each source says of passages, its labels as those of the whole.
+    /// What each source says of each of the passages, its labels as those of the whole.
     fn hear(&self, passages: &[Passage<'_>], ask: &Ask<'_>) -> Result<Vec<Vec<Vec<Scored>>>, PredictError> {
-        let depth = self.config.depth.max(ask.k);
+        let itself = |passage: &Passage<'_>| self.space.find(passage.id?);
+        let itself: Vec<Option<LabelId>> =
+            passages.iter().map(|passage| itself(passage).filter(|_| self.item_to_item())).collect();
+        // One more, where a document may be among its own labels.
+        let k = ask.k.saturating_add(usize::from(self.item_to_item()));
         let mut heard = Vec::with_capacity(self.sources.len());
         for (source, in_whole) in self.sources.iter().zip(&self.labels.in_whole) {
             let allowed = ask.allowed.map(|allowed| {
@@ -110,16 +122,86 @@ impl BlendModel {
                 }
                 own
             });
-            let rankings = source.model().predict(passages, &Ask { k: depth, allowed: allowed.as_ref() })?;
+            let rankings = source.model().predict(passages, &Ask { k, allowed: allowed.as_ref() })?;
             let whole = |scored: &Scored| {
                 let label = in_whole.get(scored.label.index()).copied().flatten();
                 label.map(|label| Scored { label, score: scored.score })
             };
-            heard.push(
-                rankings.iter().map(|ranking| ranking.entries().iter().filter_map(whole).collect()).collect(),
-            );
+            let kept = |(ranking, itself): (&Ranking, &Option<LabelId>)| {
+                let labels = ranking.entries().iter().filter_map(whole);
+                labels.filter(|scored| Some(scored.label) != *itself).take(ask.k).collect()
+            };
+            heard.push(rankings.iter().zip(&itself).map(kept).collect());
         }
         Ok(heard)
+    }
+
+    /// What each source says of passages among its best.
+    fn hear_near(&self, passages: &[Passage<'_>]) -> Result<Vec<Vec<Vec<Scored>>>, PredictError> {
+        self.hear(passages, &Ask { k: self.config.depth, allowed: None })
+    }
+
+    /// The probabilities of labels that sources rank for the passage in a row, by their places there or all at one.
+    fn judged(&self, heard: &[Vec<Vec<Scored>>], row: usize, place: Option<usize>) -> Vec<Scored> {
+        let rankings: Vec<&[Scored]> = heard.iter().map(|of_source| &of_source[row][..]).collect();
+        let mut judged = Vec::new();
+        each_label(&rankings, place, |label, said| {
+            if self.space.is_active(label) {
+                judged.push(Scored { label, score: probability(self.log_odds(label, said).0) as f32 });
+            }
+        });
+        judged
+    }
+
+    /// What sources say of a label, if any says something.
+    fn said_of(&self, passage: Passage<'_>, label: LabelId) -> Result<Option<Vec<Said>>, PredictError> {
+        let find = |heard: &[Vec<Vec<Scored>>], place| {
+            let rankings: Vec<&[Scored]> = heard.iter().map(|of_source| &of_source[0][..]).collect();
+            let mut said: Option<Vec<Said>> = None;
+            each_label(&rankings, place, |found, of_label| {
+                if found == label {
+                    said = Some(of_label.to_vec());
+                }
+            });
+            said
+        };
+        let near = find(&self.hear_near(&[passage])?, None);
+        if near.is_some() {
+            return Ok(near);
+        }
+        let only: Allowed = [label].into_iter().collect();
+        Ok(find(&self.hear(&[passage], &Ask { k: 1, allowed: Some(&only) })?, Some(self.config.depth)))
+    }
+
+    /// Adds labels that no source has among its best, each with what all sources say of it, as if it stood right behind.
+    fn look_further(
+        &self,
+        passages: &[Passage<'_>],
+        judged: &mut [&mut Vec<Scored>],
+        ask: &Ask<'_>,
+    ) -> Result<(), PredictError> {
+        let known: Vec<Allowed> =
+            judged.iter().map(|of_passage| of_passage.iter().map(|scored| scored.label).collect()).collect();
+        let further: Vec<Allowed> = match ask.allowed {
+            Some(allowed) if allowed.len() <= self.config.depth => {
+                known.iter().map(|known| allowed.without(known)).collect()
+            }
+            _ => {
+                let far = self.hear(passages, ask)?;
+                let of_row = |(row, known): (usize, &Allowed)| {
+                    let labels = far.iter().flat_map(|of_source| &of_source[row]).map(|scored| scored.label);
+                    labels.filter(|label| !known.contains(*label)).collect()
+                };
+                known.iter().enumerate().map(of_row).collect()
+            }
+        };
+        let all: Allowed = further.iter().flat_map(Allowed::iter).collect();
+        let far = self.hear(passages, &Ask { k: all.len(), allowed: Some(&all) })?;
+        for (row, (judged, further)) in judged.iter_mut().zip(&further).enumerate() {
+            let found = self.judged(&far, row, Some(self.config.depth));
+            judged.extend(found.into_iter().filter(|scored| further.contains(scored.label)));
+        }
+        Ok(())
     }
 
     /// The log-odds of a label, and what each source adds to them.
@@ -143,29 +225,45 @@ impl Predictor for BlendModel {
     }
 
     fn predict(&self, passages: &[Passage<'_>], ask: &Ask<'_>) -> Result<Vec<Ranking>, PredictError> {
-        let heard = self.hear(passages, ask)?;
-        let rank = |place: usize| {
-            let rankings: Vec<&[Scored]> = heard.iter().map(|of_source| &of_source[place][..]).collect();
-            let mut top = TopK::new(ask.k);
-            let mut failure = None;
-            each_label(&rankings, |label, said| {
-                let score = probability(self.log_odds(label, said).0) as f32;
-                if self.space.is_active(label) && score >= self.config.least {
-                    failure = failure.take().or(top.push(Scored { label, score }).err());
-                }
-            });
-            match failure {
-                Some(error) => Err(error.into()),
-                None => Ok(top.into_ranking()),
-            }
+        let near = self.hear_near(passages)?;
+        let mut judged: Vec<Vec<Scored>> =
+            (0..passages.len()).into_par_iter().map(|row| self.judged(&near, row, None)).collect();
+        drop(near);
+        let may = |label: LabelId| ask.allowed.is_none_or(|allowed| allowed.contains(label));
+        let wanted = match ask.allowed {
+            Some(allowed) => ask.k.min(allowed.len()),
+            None if ask.k > self.config.depth => ask.k.min(self.space.len()),
+            // Asked for no more than they were, sources know of no others.
+            None => 0,
         };
-        (0..passages.len()).into_par_iter().map(rank).collect()
+        let is_short =
+            |judged: &&mut Vec<Scored>| judged.iter().filter(|scored| may(scored.label)).count() < wanted;
+        for (passages, judged) in passages.chunks(WINDOW).zip(judged.chunks_mut(WINDOW)) {
+            let short = passages.iter().zip(judged).filter(|(_, judged)| is_short(judged));
+            let (left, mut short): (Vec<Passage<'_>>, Vec<&mut Vec<Scored>>) = short.unzip();
+            if !left.is_empty() {
+                self.look_further(&left, &mut short, ask)?;
+            }
+        }
+        let rank = |judged: Vec<Scored>| {
+            let mut top = TopK::new(ask.k);
+            for scored in judged {
+                if may(scored.label) && scored.score >= self.config.least {
+                    top.push(scored)?;
+                }
+            }
+            Ok(top.into_ranking())
+        };
+        judged.into_par_iter().map(rank).collect()
     }
 
     fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
         let (space, _) = self.space.changed(changes).map_err(|(_, error)| error)?;
-        for source in &mut self.sources {
-            source.apply(changes)?;
+        // What may fail comes first, for all sources: after an error none has changed.
+        let prepared: Vec<Prepared> =
+            self.sources.iter().map(|source| source.prepare(changes)).collect::<Result<_, _>>()?;
+        for (source, prepared) in self.sources.iter_mut().zip(&prepared) {
+            source.apply_prepared(prepared)?;
         }
         self.space = space;
         self.labels = self.match_labels();
@@ -173,37 +271,36 @@ impl Predictor for BlendModel {
     }
 
     fn explain(&self, passage: Passage<'_>, label: LabelId) -> Result<Explanation, PredictError> {
-        let heard = self.hear(&[passage], &Ask { k: self.config.depth, allowed: None })?;
-        let rankings: Vec<&[Scored]> = heard.iter().map(|of_source| &of_source[0][..]).collect();
-        let mut said: Option<Vec<Said>> = None;
-        each_label(&rankings, |found, of_label| {
-            if found == label {
-                said = Some(of_label.to_vec());
-            }
-        });
-        let Some(said) = said else {
+        let Some(said) = self.said_of(passage, label)? else {
             return Ok(Explanation { score: 0.0, matched: None, reasons: Vec::new(), marks: Vec::new() });
         };
         let (odds, parts) = self.log_odds(label, &said);
         let names = self.config.checked_methods();
-        let mut reasons: Vec<Reason> = Vec::new();
-        let mut add = |words: String, weight: f64| {
-            reasons.push(Reason { words, field: Field::Predicted, weight: weight as f32, attention: None });
-        };
-        for ((name, said), part) in names.iter().map(MethodConfig::name).zip(&said).zip(&parts) {
-            add(
-                match said {
-                    Some((place, score)) => format!("{name}: {score:.3} at place {}", place + 1),
-                    None => format!("{name}: not among its {}", self.config.depth),
-                },
-                *part,
-            );
+        let mut shared = Shared::default();
+        let mut heard = Vec::new();
+        for (source, name) in names.iter().map(MethodConfig::name).enumerate() {
+            let words = match said[source] {
+                Some((place, score)) if place < self.config.depth => {
+                    format!("{name} {score:.3} at place {}", place + 1)
+                }
+                Some((_, score)) => format!("{name} {score:.3}, not among its {}", self.config.depth),
+                None => format!("{name}: not among its {}", self.config.depth),
+            };
+            let model = self.sources[source].model();
+            let own = said[source].and_then(|_| model.label_space().find(&self.space.label(label).id));
+            let reasons = own.map(|own| model.explain(passage, own)).transpose()?;
+            shared.add(reasons, (parts[source], &words));
+            heard.push(words);
         }
         let count = self.space.train_count(label);
-        add(format!("carried by {count} documents"), odds - parts.iter().sum::<f64>());
-        reasons.sort_by(Reason::order);
-        let matched = Some(self.space.label(label).name.clone());
-        Ok(Explanation { score: probability(odds) as f32, matched, reasons, marks: Vec::new() })
+        shared.add(None, (odds - parts.iter().sum::<f64>(), &format!("carried by {count} documents")));
+        let matched = Some(heard.join("; "));
+        let (reasons, marks) = shared.into_reasons();
+        Ok(Explanation { score: probability(odds) as f32, matched, reasons, marks })
+    }
+
+    fn item_to_item(&self) -> bool {
+        self.sources.iter().any(|source| source.model().item_to_item())
     }
 
     fn gives_probabilities(&self) -> bool {

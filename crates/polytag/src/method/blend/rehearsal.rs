@@ -1,8 +1,10 @@
 //! The rehearsal of sources: some train documents are held out, and some labels are hidden from the rest.
 //!
 //! A source that is fitted on the rest meets the held-out documents as it will meet new ones, and the hidden labels as it
-//! will meet those that no document carries. Hidden are the labels that only held-out documents carry, and rare others
-//! chosen by chance: truly unseen labels are rare, or a document would carry them.
+//! will meet those that no document carries. Where many labels are unseen, hidden are those that only held-out documents
+//! carry, beside all that no document carries: they are as often right there as unseen labels will be, and as many. Where
+//! few are, that is too little to learn from, and rare others are hidden, too, chosen by chance: truly unseen labels are
+//! rare, or a document would carry them.
 
 use crate::data::Dataset;
 use crate::ids::{DocId, LabelId};
@@ -15,6 +17,9 @@ const MOST_DOCUMENTS: usize = 5000;
 /// Labels that more documents carry than this are not hidden by chance.
 const RARE: u32 = 20;
 
+/// Hidden labels that held-out documents must carry, counted document by document, where none is hidden by chance.
+const ENOUGH: usize = 50;
+
 /// What sources are fitted on, and what they are tried on.
 pub(super) struct Rehearsal<'a> {
     /// The documents to learn from.
@@ -25,12 +30,21 @@ pub(super) struct Rehearsal<'a> {
     pub(super) hidden: Vec<bool>,
 }
 
+/// Which labels are hidden.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Hidden {
+    /// Those that only held-out documents carry, if these are enough, else this share of the labels.
+    ByNature(f64),
+    /// This share of the labels.
+    Share(f64),
+}
+
 impl<'a> Rehearsal<'a> {
-    /// Holds out a share of the documents and hides a share of the labels; none, if that leaves nothing to learn from
-    /// or to try on.
+    /// Holds out a share of the documents and hides a share of the labels, or those alone that only held-out documents
+    /// carry, if these are enough; none, if that leaves nothing to learn from or to try on.
     pub(super) fn new(
         dataset: &'a dyn Dataset,
-        (held_out, hidden): (f64, f64),
+        (held_out, hidden): (f64, Hidden),
         seed: u64,
     ) -> Option<Rehearsal<'a>> {
         let chance =
@@ -55,13 +69,25 @@ impl<'a> Rehearsal<'a> {
         seen.iter()
             .filter(|label| left[label.index()] == 0)
             .for_each(|label| is_hidden[label.index()] = true);
-        let by_nature = is_hidden.iter().filter(|hidden| **hidden).count();
-        let wanted = (seen.len() as f64 * hidden) as usize;
-        let mut rare: Vec<LabelId> =
-            seen.into_iter().filter(|label| (1..=RARE).contains(&left[label.index()])).collect();
-        rare.sort_by_key(|label| (chance(0x6c61_6265, label.0), *label));
-        for label in rare.into_iter().take(wanted.saturating_sub(by_nature)) {
-            is_hidden[label.index()] = true;
+        let held = || (0..dataset.len() as u32).map(DocId).filter(|id| is_held[id.index()]);
+        let carried: usize = held()
+            .map(|id| dataset.labels_of(id).iter().filter(|label| is_hidden[label.index()]).count())
+            .sum();
+        match hidden {
+            Hidden::ByNature(_) if carried >= ENOUGH => {
+                let unseen = space.iter().filter(|(label, _)| !space.is_seen(*label));
+                unseen.for_each(|(label, _)| is_hidden[label.index()] = true);
+            }
+            Hidden::ByNature(share) | Hidden::Share(share) => {
+                let by_nature = is_hidden.iter().filter(|hidden| **hidden).count();
+                let wanted = (seen.len() as f64 * share) as usize;
+                let mut rare: Vec<LabelId> =
+                    seen.into_iter().filter(|label| (1..=RARE).contains(&left[label.index()])).collect();
+                rare.sort_by_key(|label| (chance(0x6c61_6265, label.0), *label));
+                for label in rare.into_iter().take(wanted.saturating_sub(by_nature)) {
+                    is_hidden[label.index()] = true;
+                }
+            }
         }
         let (mut rest, mut held_out) = (View::of(dataset), View::of(dataset));
         let mut counts = vec![0u32; space.positions()];
@@ -101,7 +127,9 @@ mod tests {
             self.1.len()
         }
         fn document(&self, id: DocId) -> Result<Document, DataError> {
+            // Of those without labels some are labelled with nothing, and some by nobody.
             let labels = Some(self.1[id.index()].clone());
+            let labels = labels.filter(|labels| !labels.is_empty() || id.0 % 14 != 7);
             Ok(Document { id: id.0.to_string(), title: None, text: "words".into(), labels })
         }
         fn labels_of(&self, id: DocId) -> &[LabelId] {
@@ -131,9 +159,20 @@ mod tests {
     }
 
     #[test]
+    fn what_nobody_labelled_stays_so() {
+        let mut made = made(400, 20);
+        (0..400).step_by(7).for_each(|id| made.1[id].clear());
+        let rehearsal = Rehearsal::new(&made, (0.2, Hidden::Share(0.1)), 3).unwrap();
+        let labels = |id: u32| rehearsal.rest.document(DocId(id)).unwrap().labels;
+        let of_rest: Vec<_> = (0..rehearsal.rest.len() as u32).map(labels).collect();
+        assert_eq!(of_rest.iter().filter(|labels| labels.is_none()).count(), 29);
+        assert_eq!(of_rest.iter().flatten().filter(|labels| labels.is_empty()).count(), 29);
+    }
+
+    #[test]
     fn what_is_hidden_is_in_held_out_documents_alone() {
         let made = made(400, 120);
-        let rehearsal = Rehearsal::new(&made, (0.2, 0.1), 3).unwrap();
+        let rehearsal = Rehearsal::new(&made, (0.2, Hidden::Share(0.1)), 3).unwrap();
         assert_eq!(rehearsal.held_out.len(), 80);
         let hidden = rehearsal.hidden.iter().filter(|hidden| **hidden).count();
         assert!((12..=30).contains(&hidden), "{hidden}");
@@ -155,11 +194,34 @@ mod tests {
     }
 
     #[test]
+    fn where_many_labels_are_unseen_all_that_the_rest_does_not_carry_are_hidden() {
+        // Each label is carried by a few documents, and half of them by none.
+        let mut made = made(200, 300);
+        (0..300).for_each(|label| {
+            made.0.add(Label::new(format!("more{label}"), "name")).unwrap();
+        });
+        let hidden = |share| Rehearsal::new(&made, (0.5, share), 1).unwrap().hidden;
+        let by_nature = hidden(Hidden::ByNature(0.5));
+        assert!(by_nature[300..].iter().all(|hidden| *hidden), "no document carries them");
+        let rehearsal = Rehearsal::new(&made, (0.5, Hidden::ByNature(0.5)), 1).unwrap();
+        let space = rehearsal.rest.label_space();
+        for (label, _) in space.iter() {
+            assert_eq!(rehearsal.hidden[label.index()], !space.is_seen(label), "{label:?}");
+        }
+        let by_chance = hidden(Hidden::Share(0.5));
+        assert!(by_chance[300..].iter().all(|hidden| !*hidden));
+        // Nothing is rare enough to be hidden by nature where all labels are frequent.
+        let frequent = self::made(400, 8);
+        let rehearsal = |hidden| Rehearsal::new(&frequent, (0.2, hidden), 1).unwrap().hidden;
+        assert_eq!(rehearsal(Hidden::ByNature(0.25)), rehearsal(Hidden::Share(0.25)));
+    }
+
+    #[test]
     fn the_seed_decides_and_too_little_is_said() {
         let made = made(100, 30);
-        let held = |seed| Rehearsal::new(&made, (0.1, 0.1), seed).unwrap().held_out.documents;
+        let held = |seed| Rehearsal::new(&made, (0.1, Hidden::Share(0.1)), seed).unwrap().held_out.documents;
         assert_eq!(held(1), held(1));
         assert_ne!(held(1), held(2));
-        assert!(Rehearsal::new(&self::made(4, 2), (0.1, 0.1), 0).is_none());
+        assert!(Rehearsal::new(&self::made(4, 2), (0.1, Hidden::Share(0.1)), 0).is_none());
     }
 }

@@ -145,19 +145,27 @@ impl FusionModel {
     /// What the parts say of passages.
     fn hear(&self, passages: &[Passage<'_>]) -> Result<Vec<Heard>, PredictError> {
         let FusionSettings { threshold, most, document, .. } = self.settings;
+        let classifier = self.classifier.model();
+        let is_itself = classifier.item_to_item();
         let rankings = if document < 1.0 {
-            self.classifier.model().predict(passages, &Ask { k: most, allowed: Some(&self.labels.seen) })?
+            // One more where a document may be among its own labels.
+            let k = most + usize::from(is_itself);
+            classifier.predict(passages, &Ask { k, allowed: Some(&self.labels.seen) })?
         } else {
             vec![Ranking::default(); passages.len()]
         };
         let vectors = if document > 0.0 { self.semantics.model().vectors_of(passages)? } else { Vec::new() };
         let dim = self.semantics.model().dimension();
         let heard = |(place, ranking): (usize, Ranking)| {
-            let likely = ranking.entries().iter().filter(|entry| entry.score > threshold);
-            let mut predicted: Vec<Scored> = likely.copied().collect();
+            let id = passages[place].id.filter(|_| is_itself);
+            let itself = id.and_then(|id| classifier.label_space().find(id));
+            let others = ranking.entries().iter().filter(|entry| Some(entry.label) != itself).take(most);
+            let best = others.clone().next();
+            let mut predicted: Vec<Scored> =
+                others.filter(|entry| entry.score > threshold).copied().collect();
             if predicted.is_empty() {
                 // Nothing is likely: the likeliest stands alone, where its probability makes no difference.
-                predicted.extend(ranking.entries().first().filter(|best| best.score > 0.0));
+                predicted.extend(best.filter(|best| best.score > 0.0));
             }
             let vector = vectors.get(place * dim..(place + 1) * dim).unwrap_or_default().to_vec();
             Heard { predicted, vector }
@@ -286,6 +294,10 @@ impl Predictor for FusionModel {
 
     fn notice(&self) -> Option<String> {
         self.classifier.model().notice()
+    }
+
+    fn item_to_item(&self) -> bool {
+        self.classifier.model().item_to_item() || self.semantics.model().item_to_item()
     }
 
     fn predict(&self, passages: &[Passage<'_>], ask: &Ask<'_>) -> Result<Vec<Ranking>, PredictError> {
