@@ -231,6 +231,8 @@ mod tests {
         // In whole numbers.
         assert!(all - limit.0 < 4, "{all} {limit}");
         assert!(error.to_string().contains("lower the batch"), "{error}");
-        assert_eq!(HostBuffer::take(&cpu, LARGE).unwrap().len(), LARGE, "there is room for this");
+        if host_memory::free().is_some_and(|free| free > 4 * SPARED) {
+            assert_eq!(HostBuffer::take(&cpu, LARGE).unwrap().len(), LARGE, "there is room for this");
+        }
     }
 }

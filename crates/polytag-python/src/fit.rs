@@ -58,9 +58,10 @@ impl FitAsk {
                 (config, device)
             }
             None => {
+                let named = Means::names_encoder(&settings);
                 let encoder = Means::has_encoder(&settings, &encoders).map_err(errors::library)?;
                 let device = if encoder { place.open()? } else { Device::cpu() };
-                let means = Means { encoder, gpu: matches!(device, Device::Cuda(_)) };
+                let means = Means { encoder, named, gpu: matches!(device, Device::Cuda(_)) };
                 let choice = Choice::of(&task, means, watch.stop).map_err(errors::library)?;
                 let stage = format!("method: {}, {}", choice.method, choice.why);
                 watch.progress.report(Event::Started { stage: &stage, total: None });

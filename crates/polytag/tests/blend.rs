@@ -154,21 +154,24 @@ fn a_probability_hangs_on_neither_how_many_labels_are_asked_for_nor_which() {
     assert!(all[0].len() > 10 && all[1].len() > 10, "{} {}", all[0].len(), all[1].len());
     let few: Allowed = ["l3", "l9", "l40", "l70", "l79"].iter().map(|id| space.find(id).unwrap()).collect();
     let many: Allowed = (0..80).step_by(2).map(LabelId).collect();
-    for (k, allowed) in
-        [(1, None), (4, None), (12, None), (80, Some(&few)), (2, Some(&few)), (9, Some(&many))]
-    {
-        for (found, all) in ranked(k, allowed).iter().zip(&all) {
+    let mut compared = 0;
+    // Of the first two cases what is found is among the best of some source, of the others all sources say something.
+    for (k, allowed) in [(1, None), (3, None), (80, Some(&few)), (2, Some(&few))] {
+        for ((found, all), passage) in ranked(k, allowed).iter().zip(&all).zip(&passages) {
             assert!(found.len() <= k);
             for (label, bits) in found {
                 assert!(allowed.is_none_or(|allowed| allowed.contains(*label)));
                 assert_eq!(all.get(label), Some(bits), "{k} {allowed:?} {label:?}");
+                let explained = predictor.explain(*passage, *label).unwrap();
+                assert_eq!(explained.score.to_bits(), *bits, "{label:?} {explained:?}");
+                compared += 1;
             }
         }
     }
-    // What a source says of a label is in its reasons, however deep it lies.
-    for (label, bits) in &all[1] {
-        let explained = predictor.explain(passages[1], *label).unwrap();
-        assert_eq!(explained.score.to_bits(), *bits, "{label:?} {explained:?}");
+    assert!(compared > 20, "{compared}");
+    // Where more are wanted than sources have among their best, they are asked again.
+    for found in &ranked(9, Some(&many))[..2] {
+        assert!(found.len() == 9 && found.keys().all(|label| many.contains(*label)), "{found:?}");
     }
     // Documents together are judged as each by itself.
     for (passage, all) in passages.iter().zip(&all) {

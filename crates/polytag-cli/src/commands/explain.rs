@@ -103,7 +103,7 @@ impl Explain {
                     output::print_text(&shaded(&passage, &entry.explanation.marks))?;
                 }
             }
-            if model.gives_probabilities() {
+            if explained.iter().any(|entry| is_in_odds(&entry.explanation)) {
                 output::print_text(
                     "\nWhat each adds is in log-odds: all of 0 are a probability of one half.\n",
                 )?;
@@ -111,6 +111,13 @@ impl Explain {
         }
         Ok(DONE)
     }
+}
+
+/// Whether reasons add up to the log-odds of a score, and not to the score.
+fn is_in_odds(explanation: &Explanation) -> bool {
+    let sum: f32 = explanation.reasons.iter().map(|reason| reason.weight).sum();
+    let chance = 1.0 / (1.0 + (-sum).exp());
+    (sum - explanation.score).abs() > 1e-3 && (chance - explanation.score).abs() < 1e-3
 }
 
 fn describe(entry: &Explained<'_>) -> String {
@@ -132,8 +139,8 @@ fn describe(entry: &Explained<'_>) -> String {
         let attention = reason
             .attention
             .map_or(String::new(), |share| format!(", {:.0} % of the label's attention", 100.0 * share));
-        // What stands in parentheses is no word of the text.
-        let words = match reason.words.strip_prefix('(').and_then(|words| words.strip_suffix(')')) {
+        let inner = reason.words.strip_prefix('(').and_then(|words| words.strip_suffix(')'));
+        let words = match inner.filter(|_| reason.field == Field::Predicted) {
             Some(words) => words.to_owned(),
             None => format!("{:?} {place}", reason.words),
         };

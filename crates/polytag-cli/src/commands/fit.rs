@@ -97,9 +97,10 @@ impl Fit {
                 (config, devices)
             }
             None => {
+                let named = Means::names_encoder(&settings);
                 let encoder = Means::has_encoder(&settings, &encoders).map_err(polytag::Error::from)?;
                 let devices = self.engine.open_all(encoder, self.precision, session)?;
-                let means = Means { encoder, gpu: matches!(devices.0, Device::Cuda(_)) };
+                let means = Means { encoder, named, gpu: matches!(devices.0, Device::Cuda(_)) };
                 let choice = Choice::of(&task, means, &session.stop).map_err(polytag::Error::from)?;
                 if !session.quiet {
                     say(&format!("method: {}, {}", choice.method, choice.why));
@@ -109,11 +110,12 @@ impl Fit {
                         );
                     }
                 }
-                let config = choice.config(settings).map_err(|error| {
-                    user_error(format!(
-                        "{error}; `auto` took `{}` here: name the method that the setting is for with --method",
+                let config = choice.config(settings).map_err(|error| match error.to_string() {
+                    said if said.contains("unknown field") => user_error(format!(
+                        "{said}; `auto` took `{}` here: name the method that the setting is for with --method",
                         choice.method
-                    ))
+                    )),
+                    _ => polytag::Error::from(error).into(),
                 })?;
                 (config, devices)
             }

@@ -101,7 +101,7 @@ pub(crate) fn notes(statistics: &Statistics) -> Vec<String> {
     }
     if statistics.in_circles > 0 {
         let labels = count(statistics.in_circles);
-        notes.push(format!("the parents of {labels} labels lead in a circle: each of them is below itself"));
+        notes.push(format!("the parents of {labels} labels lead in circles, or from one to another"));
     }
     for split in statistics.splits.iter().filter(|split| split.empty > 0) {
         notes.push(format!("{} documents of {} say nothing", count(split.empty), split.split));

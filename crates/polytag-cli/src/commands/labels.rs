@@ -218,8 +218,8 @@ fn tell_of_learned(before: &LabelSpace, ids: &[String]) {
     if !learned.is_empty() {
         let documents = learned.iter().map(|&documents| u64::from(documents)).sum();
         say(&format!(
-            "note: what was learned of {} of them from training documents ({} in all) is gone; a label that is added again \
-             is an unseen one until the next fit",
+            "note: training documents carry {} of them ({} pairs in all): what a method that learns labels one by one knew \
+             of these is gone, and one that is added again is an unseen label until the next fit",
             count(learned.len() as u64),
             count(documents)
         ));

@@ -8,6 +8,9 @@ use crate::data::{DataError, Split, Task};
 use crate::encoder::{EncoderCache, EncoderError};
 use crate::progress::Stop;
 
+/// Documents that an encoder is trained on without a GPU where somebody names one, at most.
+const FEW_DOCUMENTS: u64 = 500;
+
 /// Below this share of labels or documents with a pair, pairs are few.
 const FEW: f64 = 0.1;
 
@@ -34,11 +37,18 @@ pub struct Choice {
 pub struct Means {
     /// Whether the encoder is on this machine.
     pub encoder: bool,
+    /// Whether somebody named it, and so wants it used.
+    pub named: bool,
     /// Whether there is a GPU.
     pub gpu: bool,
 }
 
 impl Means {
+    /// Whether settings name an encoder.
+    pub fn names_encoder(settings: &Value) -> bool {
+        settings.get("encoder").is_some_and(Value::is_string)
+    }
+
     /// Whether the encoder that settings name is on this machine, or where they name none, the usual one.
     ///
     /// # Errors
@@ -94,11 +104,11 @@ impl Choice {
 fn choose(means: Means, documents: u64, labels: f64, labelled: f64) -> Choice {
     let choice = |method, why| Choice { method, why };
     // Training takes minutes and gigabytes without a GPU even where documents are few: nobody gets that unasked.
-    let is_feasible = means.encoder && means.gpu;
+    let is_feasible = means.encoder && (means.gpu || means.named && documents <= FEW_DOCUMENTS);
     let pairs = documents as f64 * labelled;
     let share = labels.min(labelled);
-    // How many documents have no pair does not matter to those that learn from pairs.
-    let words_do = !is_feasible && labels >= FEW;
+    // Pairs are worth more than an encoder that must do with few steps; how many documents have none does not matter.
+    let words_do = if is_feasible { !means.gpu && share >= FEW } else { labels >= FEW };
     match share {
         _ if words_do && pairs >= MANY && labels >= 1.0 => {
             choice("label-tree", "which needs no GPU, as every label has examples")
@@ -108,10 +118,10 @@ fn choose(means: Means, documents: u64, labels: f64, labelled: f64) -> Choice {
             "of trees for labels that documents carry and words for all of them; it needs no GPU",
         ),
         _ if documents < 2 => choice("lexical", "which needs no documents"),
-        _ if !means.gpu && share > 0.0 => {
+        _ if !means.gpu && (share >= FEW || share > 0.0 && !is_feasible) => {
             choice("lexical", "which needs no GPU; there are too few examples to learn from by words alone")
         }
-        _ if !means.gpu => choice(
+        _ if !means.gpu && !is_feasible => choice(
             "lexical",
             "which needs neither examples nor a GPU; `maclr` may find more, and takes long without one",
         ),
@@ -138,7 +148,7 @@ mod tests {
 
     #[test]
     fn pairs_documents_and_means_decide() {
-        let all = Means { encoder: true, gpu: true };
+        let all = Means { encoder: true, named: false, gpu: true };
         let slow = Means { gpu: false, ..all };
         let method = |means, documents, share| choose(means, documents, share, share).method;
         assert_eq!(method(all, 100_000, 0.0), "maclr");
@@ -150,6 +160,13 @@ mod tests {
             assert_eq!(method(slow, documents, 0.0001), "lexical");
         }
         assert_eq!(method(all, 0, 0.0), "lexical");
+        // Who names an encoder wants it used, where that is no matter of hours.
+        let named = Means { named: true, ..slow };
+        assert_eq!(method(named, 100, 0.0), "maclr");
+        assert_eq!(method(named, 100, 0.01), "maclr-few-shot");
+        assert_eq!(method(named, 100, 0.8), "blend");
+        assert_eq!(method(named, 30, 0.8), "lexical");
+        assert_eq!(method(named, 100_000, 0.0), "lexical");
         let bare = Means { encoder: false, ..all };
         for means in [slow, bare, Means { encoder: false, ..slow }] {
             assert_eq!(method(means, 100_000, 0.8), "blend");

@@ -2,7 +2,7 @@
 //!
 //! A label is judged by what sources say of it among their `depth` best of all labels, as they were in the rehearsal: its
 //! probability does not hang on how many labels are asked for or which are allowed. Labels that no source has there are
-//! looked for only where too few others are left, and judged as if they stood right behind.
+//! looked for only where too few others are left, and judged by what sources say then, as if they stood right behind.
 
 use polytag_nn::device::Device;
 use rayon::prelude::*;
@@ -26,9 +26,6 @@ use crate::ranking::{Ranking, Scored, TopK};
 
 /// The file of what the rehearsal taught.
 const JUDGEMENT: &str = "judgement.json";
-
-/// Passages that are looked at further at once: what is looked for are the labels of all of them.
-const WINDOW: usize = 32;
 
 /// A fitted blend.
 pub struct BlendModel {
@@ -173,34 +170,21 @@ impl BlendModel {
         Ok(find(&self.hear(&[passage], &Ask { k: 1, allowed: Some(&only) })?, Some(self.config.depth)))
     }
 
-    /// Adds labels that no source has among its best, each with what all sources say of it, as if it stood right behind.
+    /// Adds labels that no source has among its best, as if they stood right behind. Where few are allowed, all sources say
+    /// something of each.
     fn look_further(
         &self,
         passages: &[Passage<'_>],
         judged: &mut [&mut Vec<Scored>],
         ask: &Ask<'_>,
     ) -> Result<(), PredictError> {
-        let known: Vec<Allowed> =
-            judged.iter().map(|of_passage| of_passage.iter().map(|scored| scored.label).collect()).collect();
-        let further: Vec<Allowed> = match ask.allowed {
-            Some(allowed) if allowed.len() <= self.config.depth => {
-                known.iter().map(|known| allowed.without(known)).collect()
-            }
-            _ => {
-                let far = self.hear(passages, ask)?;
-                let of_row = |(row, known): (usize, &Allowed)| {
-                    let labels = far.iter().flat_map(|of_source| &of_source[row]).map(|scored| scored.label);
-                    labels.filter(|label| !known.contains(*label)).collect()
-                };
-                known.iter().enumerate().map(of_row).collect()
-            }
-        };
-        let all: Allowed = further.iter().flat_map(Allowed::iter).collect();
-        let far = self.hear(passages, &Ask { k: all.len(), allowed: Some(&all) })?;
-        for (row, (judged, further)) in judged.iter_mut().zip(&further).enumerate() {
+        let few = ask.allowed.map(Allowed::len).filter(|&allowed| allowed <= self.config.depth);
+        let far = self.hear(passages, &Ask { k: few.unwrap_or(ask.k), ..*ask })?;
+        judged.par_iter_mut().enumerate().for_each(|(row, judged)| {
+            let known: Allowed = judged.iter().map(|scored| scored.label).collect();
             let found = self.judged(&far, row, Some(self.config.depth));
-            judged.extend(found.into_iter().filter(|scored| further.contains(scored.label)));
-        }
+            judged.extend(found.into_iter().filter(|scored| !known.contains(scored.label)));
+        });
         Ok(())
     }
 
@@ -237,13 +221,11 @@ impl Predictor for BlendModel {
             None => 0,
         };
         let is_short =
-            |judged: &&mut Vec<Scored>| judged.iter().filter(|scored| may(scored.label)).count() < wanted;
-        for (passages, judged) in passages.chunks(WINDOW).zip(judged.chunks_mut(WINDOW)) {
-            let short = passages.iter().zip(judged).filter(|(_, judged)| is_short(judged));
-            let (left, mut short): (Vec<Passage<'_>>, Vec<&mut Vec<Scored>>) = short.unzip();
-            if !left.is_empty() {
-                self.look_further(&left, &mut short, ask)?;
-            }
+            |judged: &Vec<Scored>| judged.iter().filter(|scored| may(scored.label)).count() < wanted;
+        let short = passages.iter().zip(&mut judged).filter(|(_, judged)| is_short(judged));
+        let (left, mut short): (Vec<Passage<'_>>, Vec<&mut Vec<Scored>>) = short.unzip();
+        if !left.is_empty() {
+            self.look_further(&left, &mut short, ask)?;
         }
         let rank = |judged: Vec<Scored>| {
             let mut top = TopK::new(ask.k);
@@ -259,7 +241,8 @@ impl Predictor for BlendModel {
 
     fn apply(&mut self, changes: &[LabelChange]) -> Result<(), PredictError> {
         let (space, _) = self.space.changed(changes).map_err(|(_, error)| error)?;
-        // What may fail comes first, for all sources: after an error none has changed.
+        // What is slow or may fail comes first for all sources, where it can be had before: after an error there none has
+        // changed.
         let prepared: Vec<Prepared> =
             self.sources.iter().map(|source| source.prepare(changes)).collect::<Result<_, _>>()?;
         for (source, prepared) in self.sources.iter_mut().zip(&prepared) {

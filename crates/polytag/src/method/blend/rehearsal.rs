@@ -52,7 +52,8 @@ impl<'a> Rehearsal<'a> {
         let mut order: Vec<DocId> =
             (0..dataset.len() as u32).map(DocId).filter(|id| !dataset.labels_of(*id).is_empty()).collect();
         order.sort_by_key(|id| (chance(0x646f_6373, id.0), *id));
-        let count = ((order.len() as f64 * held_out) as usize).min(MOST_DOCUMENTS);
+        // A share of so many documents is as many of them, however it was rounded.
+        let count = ((order.len() as f64 * held_out + 1e-6) as usize).min(MOST_DOCUMENTS);
         let is_held: Vec<bool> = {
             let mut is_held = vec![false; dataset.len()];
             order[..count].iter().for_each(|id| is_held[id.index()] = true);
@@ -156,6 +157,15 @@ mod tests {
             .collect();
         space.set_train_counts(counts, documents.into());
         Made(space, lists)
+    }
+
+    #[test]
+    fn as_many_are_held_out_as_a_share_stands_for() {
+        let of = |documents: u32| {
+            let share = 200.0 / f64::from(documents);
+            Rehearsal::new(&made(documents, 40), (share, Hidden::Share(0.1)), 1).unwrap().held_out.len()
+        };
+        assert_eq!([539, 578, 607, 1000, 1199].map(of), [200; 5]);
     }
 
     #[test]
