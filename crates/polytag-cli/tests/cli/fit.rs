@@ -126,3 +126,23 @@ fn settings_that_make_no_sense_are_refused_by_name() {
         }
     }
 }
+
+#[test]
+fn what_is_fitted_unasked_takes_a_language_explains_itself_in_words_and_says_what_it_lacks() {
+    let lab = Lab::with_sample();
+    let ran = lab.run("fit sample --set stem=german --device cpu --cache none --out m");
+    assert!(ran.stderr.contains("method: blend"), "{}", ran.stderr);
+    ran.done();
+    let told =
+        lab.run_all(&["explain", "m", "--k", "1", "--text", "A web server with TLS and HTTP/2"]).done();
+    assert!(told.contains("through \"label-tree 0.") && told.contains("\"server\" in the text"), "{told}");
+    assert!(told.contains("  carried by ") && told.contains("log-odds"), "{told}");
+    let error = lab.refuses("fit sample --set title_weight=3 --device cpu --cache none --out m2");
+    assert!(
+        error.contains("unknown field `title_weight`") && error.contains("`auto` took `blend`"),
+        "{error}"
+    );
+    let ran = lab.run("labels m remove role::program");
+    assert!(ran.stderr.contains("an unseen label until the next fit"), "{}", ran.stderr);
+    ran.done();
+}

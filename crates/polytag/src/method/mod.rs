@@ -32,7 +32,7 @@ mod auto; // which method suits a task
 mod run; // from a task to a model folder and back
 
 pub use auto::{Choice, Means};
-pub use blend::{Blend, BlendConfig, BlendModel};
+pub use blend::{Blend, BlendConfig, BlendModel, OwnStem, SourceStem};
 pub use classifier::{Classifier, ClassifierConfig, ClassifierModel, Expert, Guide, Layers, Reads, Together};
 pub use config::{METHODS, MethodConfig};
 pub use dual_encoder::{DualEncoder, DualEncoderConfig, DualEncoderModel, Pooling};

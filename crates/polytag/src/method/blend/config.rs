@@ -1,6 +1,6 @@
 //! Settings of a blend.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::rehearsal::Hidden;
@@ -21,6 +21,30 @@ const HELD_OUT_LEAST: f64 = 200.0;
 /// The share of labels that are hidden where fewer are unseen.
 const HIDDEN_LEAST: f64 = 0.05;
 
+/// What stands for words in sources that read them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "it is a language, such as german, null for words as they are, or own")]
+pub enum SourceStem {
+    /// The stems of a language, or words as they are.
+    Said(Option<Language>),
+    /// What each source has.
+    Own(OwnStem),
+}
+
+/// The word for what each source has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OwnStem {
+    /// `own`
+    Own,
+}
+
+impl Default for SourceStem {
+    fn default() -> SourceStem {
+        SourceStem::Own(OwnStem::Own)
+    }
+}
+
 /// Settings of `blend`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -30,9 +54,8 @@ pub struct BlendConfig {
     /// The encoder of sources that need one and are not told which; null leaves each its own.
     pub encoder: Option<String>,
     /// The language whose stems stand for words, or null for words as they are, in sources that have such a setting and are
-    /// not told; left out, each has its own.
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "said")]
-    pub stem: Option<Option<Language>>,
+    /// not told; own leaves each its own.
+    pub stem: SourceStem,
     /// The share of the train documents that sources are rehearsed on. null takes a tenth, or two hundred documents where
     /// that is more, and at most half.
     pub held_out: Option<f64>,
@@ -58,7 +81,7 @@ impl Default for BlendConfig {
         BlendConfig {
             sources: ["label-tree", "lexical"].map(Value::from).to_vec(),
             encoder: None,
-            stem: None,
+            stem: SourceStem::default(),
             held_out: None,
             hidden: None,
             depth: 100,
@@ -137,7 +160,7 @@ impl BlendConfig {
         }
         let methods = self.methods()?;
         match &self.encoder {
-            _ if self.stem.is_some() && !methods.iter().any(has_stem) => refused(
+            _ if self.stem != SourceStem::default() && !methods.iter().any(has_stem) => refused(
                 "stem is for sources that read words, and none of these does; leave it out".to_owned(),
             ),
             Some(encoder) if !methods.iter().any(needs_encoder) => refused(format!(
@@ -159,16 +182,8 @@ fn has_stem(method: &MethodConfig) -> bool {
     method.to_value().get("stem").is_some()
 }
 
-/// A setting that may be null, and may be left out.
-fn said<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<Language>>, D::Error> {
-    Option::deserialize(from).map(Some)
-}
-
 /// A source from its setting; `encoder` and `stem` are for those that need them and name none.
-fn source(
-    value: &Value,
-    (encoder, stem): (Option<&str>, Option<Option<Language>>),
-) -> Result<MethodConfig, MethodError> {
+fn source(value: &Value, (encoder, stem): (Option<&str>, SourceStem)) -> Result<MethodConfig, MethodError> {
     let refused = |problem: String| MethodError::Config { method: "blend", problem };
     let mut settings = match value {
         Value::String(_) => Map::new(),
@@ -185,8 +200,8 @@ fn source(
     if let Some(encoder) = encoder.filter(|_| needs_encoder(&preset)) {
         settings.entry("encoder").or_insert_with(|| encoder.into());
     }
-    if let Some(stem) = stem.filter(|_| has_stem(&preset)) {
-        settings.entry("stem").or_insert_with(|| json!(stem));
+    if let (SourceStem::Said(language), true) = (stem, has_stem(&preset)) {
+        settings.entry("stem").or_insert_with(|| json!(language));
     }
     match MethodConfig::named(&name, &Value::Object(settings))? {
         MethodConfig::Blend(..) => {
@@ -238,9 +253,11 @@ mod tests {
 
     #[test]
     fn a_stem_is_for_those_that_read_words_and_are_not_told() {
-        let config = |stem: Value| -> BlendConfig {
-            let sources = json!(["label-tree", {"method": "lexical", "stem": "english"}, "lexical"]);
-            serde_json::from_value(json!({"sources": sources, "stem": stem})).unwrap()
+        let sources = json!(["label-tree", {"method": "lexical", "stem": "english"}, "lexical"]);
+        let named = |stem: Value| MethodConfig::named("blend", &json!({"sources": sources, "stem": stem}));
+        let config = |stem: Value| match named(stem) {
+            Ok(MethodConfig::Blend("blend", config)) => config,
+            other => panic!("{other:?}"),
         };
         let stems = |config: &BlendConfig| -> Vec<Value> {
             config.methods().unwrap().iter().map(|source| source.to_value()["stem"].clone()).collect()
@@ -253,8 +270,13 @@ mod tests {
             let kept: BlendConfig = serde_json::from_value(serde_json::to_value(&config).unwrap()).unwrap();
             assert_eq!(kept, config);
         }
-        let wordless =
-            BlendConfig { sources: vec!["of-lan".into()], stem: Some(None), ..BlendConfig::default() };
+        let error = named(json!("klingon")).unwrap_err().to_string();
+        assert!(error.contains("stem = \"klingon\"") && error.contains("such as german"), "{error}");
+        let wordless = BlendConfig {
+            sources: vec!["of-lan".into()],
+            stem: SourceStem::Said(None),
+            ..BlendConfig::default()
+        };
         assert!(wordless.check("blend").unwrap_err().to_string().contains("stem is for sources"));
     }
 

@@ -26,8 +26,8 @@ mod judgement; // from what sources say to log-odds
 mod shared; // reasons of several sources as one list
 mod model; // the predictor
 
-pub use config::BlendConfig;
 pub(super) use config::NAMES;
+pub use config::{BlendConfig, OwnStem, SourceStem};
 pub use model::BlendModel;
 
 use std::path::Path;
