@@ -375,9 +375,8 @@ fn words_and_guesses_count_beside_cosines() {
     assert_eq!(answers(read(&model).as_ref(), &text), answers(beside.as_ref(), &text));
 }
 
-#[test]
-fn a_document_that_is_a_label_is_not_its_own() {
-    let tried = Tried::new();
+/// Makes a task of documents whose first twelve are labels themselves, each right for the one six further on.
+fn write_items(tried: &Tried) {
     let labels = (0..12).map(|i| json!({"id": i.to_string(), "name": document(i, true)["title"]}));
     tried.write("labels.jsonl", &lines(labels));
     let item = |i: usize| {
@@ -387,6 +386,12 @@ fn a_document_that_is_a_label_is_not_its_own() {
     };
     tried.write("train.jsonl", &lines((0..120).map(item)));
     tried.write("dev.jsonl", &lines((0..12).map(item)));
+}
+
+#[test]
+fn a_document_that_is_a_label_is_not_its_own() {
+    let tried = Tried::new();
+    write_items(&tried);
     let row = |more: &Value| {
         let (_, heard) = tried.fit("maclr", more).unwrap();
         let row = heard.iter().rfind(|event| event.starts_with("Row")).unwrap();
@@ -402,14 +407,7 @@ fn a_document_that_is_a_label_is_not_its_own() {
 #[test]
 fn a_blend_of_documents_that_are_labels_leaves_each_out_of_its_own() {
     let tried = Tried::new();
-    let labels = (0..12).map(|i| json!({"id": i.to_string(), "name": document(i, true)["title"]}));
-    tried.write("labels.jsonl", &lines(labels));
-    let item = |i: usize| {
-        let mut item = document(i, true);
-        item["labels"] = json!([((i + 6) % 12).to_string()]);
-        item
-    };
-    tried.write("train.jsonl", &lines((0..120).map(item)));
+    write_items(&tried);
     fs::remove_file(tried.task.join("dev.jsonl")).unwrap();
     let mut source = config("maclr", &json!({"max_steps": 1, "item_to_item": true})).unwrap().to_value();
     source["method"] = "maclr".into();
